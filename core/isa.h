@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace weft {
+
+// Instruction sets the CPU kernels are compiled for, each containing the ones before it.
+enum class Isa : uint8_t {
+  kPlain,   // any x86-64 (SSE2)
+  kAvx2,    // AVX2, FMA, F16C
+  kAvx512,  // F, BW, DQ, VL
+  kAmx,     // AVX-512 and AMX tiles with bf16 products
+};
+inline constexpr int kIsaCount = 4;
+
+std::string_view name_of(Isa isa);                   // "plain", "avx2", "avx512", "amx"
+std::optional<Isa> isa_named(std::string_view name);
+
+// The levels this machine executes, lowest first. Found by running one instruction of each level:
+// hypervisors announce AMX without executing it, and execute it without announcing the palette.
+std::vector<Isa> available_isas();
+
+// The highest available level, or the lower one named by the environment variable WEFT_ISA.
+Isa chosen_isa();
+
+}  // namespace weft

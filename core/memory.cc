@@ -1,0 +1,176 @@
+#include "core/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <new>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kAlign = 64;
+constexpr int64_t kSegment = int64_t{64} << 20;
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void* map_bytes(int64_t bytes) {
+  void* p = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw Error("out of memory: the system refused {} more bytes", bytes);
+  if (bytes >= kHugePage) madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint only
+  return p;
+}
+
+}  // namespace
+
+std::string_view name_of(Label label) {
+  static constexpr std::array<std::string_view, static_cast<size_t>(Label::kCount)> kNames = {
+      "parameters", "master weights", "gradients", "moments",
+      "packed",     "activations",    "scratch",   "data"};
+  return kNames[static_cast<size_t>(label)];
+}
+
+void Ledger::add(Label label, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  for (Entry* entry : {&entries_[static_cast<size_t>(label)], &total_}) {
+    entry->live += bytes;
+    entry->peak = std::max(entry->peak, entry->live);
+  }
+}
+
+Ledger::Entry Ledger::of(Label label) const {
+  const std::lock_guard lock(mutex_);
+  return entries_[static_cast<size_t>(label)];
+}
+
+Ledger::Entry Ledger::total() const {
+  const std::lock_guard lock(mutex_);
+  return total_;
+}
+
+void Ledger::restart_peaks() {
+  const std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) entry.peak = entry.live;
+  total_.peak = total_.live;
+}
+
+// Free blocks are found by (size, address), merged with their neighbours by address.
+struct Pool::Impl {
+  std::mutex mutex;
+  std::vector<std::pair<void*, int64_t>> segments;
+  std::map<char*, int64_t> free_at;               // address -> size
+  std::set<std::pair<int64_t, char*>> free_sizes; // same blocks, smallest first
+  int64_t reserved = 0;
+
+  void insert(char* at, int64_t size) {
+    auto next = free_at.lower_bound(at);
+    if (next != free_at.end() && at + size == next->first) {
+      size += next->second;
+      free_sizes.erase({next->second, next->first});
+      next = free_at.erase(next);
+    }
+    if (next != free_at.begin()) {
+      const auto before = std::prev(next);
+      if (before->first + before->second == at) {
+        at = before->first;
+        size += before->second;
+        free_sizes.erase({before->second, before->first});
+        free_at.erase(before);
+      }
+    }
+    free_at[at] = size;
+    free_sizes.insert({size, at});
+  }
+
+  char* take(int64_t size) {
+    auto fit = free_sizes.lower_bound({size, nullptr});
+    if (fit == free_sizes.end()) {
+      const int64_t segment = round_up(std::max(size, kSegment), kHugePage);
+      char* fresh = static_cast<char*>(map_bytes(segment));
+      segments.emplace_back(fresh, segment);
+      reserved += segment;
+      insert(fresh, segment);
+      fit = free_sizes.lower_bound({size, nullptr});
+    }
+    const auto [found, at] = *fit;
+    free_sizes.erase(fit);
+    free_at.erase(at);
+    if (found > size) {
+      free_at[at + size] = found - size;
+      free_sizes.insert({found - size, at + size});
+    }
+    return at;
+  }
+};
+
+Pool::Pool(Ledger& ledger) : ledger_(ledger), impl_(std::make_unique<Impl>()) {}
+
+Pool::~Pool() {
+  for (const auto& [at, size] : impl_->segments) munmap(at, static_cast<size_t>(size));
+}
+
+int64_t Pool::reserved() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->reserved;
+}
+
+std::shared_ptr<void> Pool::allocate(int64_t bytes, Label label) {
+  WEFT_CHECK(bytes >= 0, "allocation of {} bytes", bytes);
+  const int64_t size = std::max(round_up(bytes, kAlign), kAlign);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  // One heap block per tensor, so that the sanitizers see its borders and its lifetime.
+  void* at = ::operator new(static_cast<size_t>(size), std::align_val_t{kAlign});
+  ledger_.add(label, size);
+  return {at, [this, size, label](void* p) {
+            ::operator delete(p, std::align_val_t{kAlign});
+            ledger_.add(label, -size);
+          }};
+#else
+  char* at = nullptr;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    at = impl_->take(size);
+  }
+  ledger_.add(label, size);
+  return {at, [this, size, label](void* p) {
+            {
+              const std::lock_guard lock(impl_->mutex);
+              impl_->insert(static_cast<char*>(p), size);
+            }
+            ledger_.add(label, -size);
+          }};
+#endif
+}
+
+Arena::Arena(Ledger& ledger, Label label, int64_t bytes)
+    : ledger_(&ledger), label_(label), bytes_(round_up(std::max<int64_t>(bytes, 1), 4096)) {
+  data_ = map_bytes(bytes_);
+  ledger_->add(label_, bytes_);
+}
+
+Arena::~Arena() {
+  if (data_ == nullptr) return;
+  munmap(data_, static_cast<size_t>(bytes_));
+  ledger_->add(label_, -bytes_);
+}
+
+Arena::Arena(Arena&& other) noexcept { *this = std::move(other); }
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(ledger_, other.ledger_);
+  std::swap(label_, other.label_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace weft

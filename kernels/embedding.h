@@ -1,0 +1,12 @@
+#pragma once
+
+#include "core/exec.h"
+
+namespace weft::kernels {
+
+// y [n, d] = table [vocab, d] at tokens [n] (i32)
+void embedding_forward(Exec& exec, ConstView tokens, ConstView table, View y);
+// d_table [vocab, d] (f32) += rows of dy, in token order for each entry (same bits for any threads)
+void embedding_backward(Exec& exec, ConstView tokens, ConstView dy, View d_table);
+
+}  // namespace weft::kernels
