@@ -15,7 +15,7 @@ struct MoeReport {
   double aux = 0;                // balance loss without its coefficient
   double z = 0;                  // z loss without its coefficient
   double router_entropy = 0;     // nats, mean over tokens
-  std::vector<int64_t> counts;   // pairs per expert
+  std::vector<int64_t> counts = {};   // pairs per expert
   int64_t bad_token = -1;        // first token whose router logits are not finite, or -1
 };
 
@@ -33,12 +33,12 @@ struct Routing {
 // What the layers of a stage share during one micro-batch.
 struct StepContext {
   float aux_scale = 1.0f;          // share of this micro-batch in the step's balance and z losses
-  std::vector<MoeReport> reports;  // one per mixture of experts, in layer order
+  std::vector<MoeReport> reports = {};  // one per mixture of experts, in layer order
 
   // Recompute: forward leaves its decision in `decided`; a second forward finds it in `replay`, uses it
   // and reports nothing.
-  std::optional<Routing> decided;
-  std::optional<Routing> replay;
+  std::optional<Routing> decided = {};
+  std::optional<Routing> replay = {};
 };
 
 // The second half of a block.   x: [tokens, hidden] compute type  ->  [tokens, hidden] f32

@@ -1,6 +1,7 @@
 #include "layers/linear.h"
 
 #include "kernels/elementwise.h"
+#include "layers/convert.h"
 
 namespace weft {
 namespace {
@@ -96,10 +97,7 @@ Tensor Linear::backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack&
     kernels::column_sum(exec, dy.view().columns(column, bias->shape[0]), bias->grad);
     column += bias->shape[0];
   }
-  if (dx.dtype() == dx_type) return dx;
-  const Tensor converted = exec.empty(dx.shape(), dx_type);
-  kernels::copy(exec, dx, converted);
-  return converted;
+  return in_type(exec, dx, dx_type);
 }
 
 }  // namespace weft

@@ -1,7 +1,7 @@
 #include "layers/mlp.h"
 
 #include "kernels/activation.h"
-#include "kernels/elementwise.h"
+#include "layers/convert.h"
 
 namespace weft {
 
@@ -45,11 +45,7 @@ Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext&, SavedStack& saved
 Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext&, SavedStack& saved) const {
   const auto [x, gate_up] = saved.pop<Saved>();
   const int64_t tokens = x.shape().rows();
-  Tensor dyc = dy;
-  if (compute_ != DType::kF32) {
-    dyc = exec.empty(dy.shape(), compute_);
-    kernels::copy(exec, dy, dyc);
-  }
+  const Tensor dyc = in_type(exec, dy, compute_);
   const Tensor dh = exec.empty({tokens, width_}, compute_);
   kernels::gemm(exec, dyc, down_backward_, dh);
   const Tensor h = exec.empty({tokens, width_}, compute_);

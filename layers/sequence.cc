@@ -16,4 +16,15 @@ Sequence make_sequence(Exec& exec, std::vector<int32_t> documents) {
   return sequence;
 }
 
+std::vector<int32_t> documents_between(const std::vector<int32_t>& documents, int64_t begin,
+                                       int64_t end) {
+  std::vector<int32_t> part;
+  for (const int32_t offset : documents) {
+    if (offset >= begin && offset <= end) part.push_back(static_cast<int32_t>(offset - begin));
+  }
+  WEFT_CHECK(part.size() >= 2 && part.front() == 0 && part.back() == end - begin,
+             "tokens {} to {} do not start and end at document borders", begin, end);
+  return part;
+}
+
 }  // namespace weft

@@ -19,4 +19,9 @@ struct Sequence {
 
 Sequence make_sequence(Exec& exec, std::vector<int32_t> documents);
 
+// The offsets of the documents in tokens [begin, end) of a batch, counted from `begin`. Both ends must be
+// document borders.
+std::vector<int32_t> documents_between(const std::vector<int32_t>& documents, int64_t begin,
+                                       int64_t end);
+
 }  // namespace weft

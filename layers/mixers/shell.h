@@ -1,31 +1,32 @@
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "kernels/activation.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
+#include "layers/recurrence/scalar.h"
 
 namespace weft {
 
-// What distinguishes the mixers whose state decays by one number per head.
+// What distinguishes the mixers whose state decays by one fixed number per head.
 struct ScalarRule {
   HeadOptions heads = {};
   kernels::Activation feature_map = kernels::Activation::kIdentity;  // on q and k
   std::vector<float> log_decay = {};  // per head, the same for every token; empty: no decay
-  float scale = 1.0f;            // of the read
+  float scale = 1.0f;                 // of the read
   bool rope = false;
   double rope_base = 10000.0;
-  bool normalize = false;        // divide by the sum of the weights
+  bool normalize = false;  // divide by the sum of the weights
   bool output_gate = true;
 };
 
-// The default layer around a linear recurrence (per head; vectors are rows):
-//   q, k, v, gate = projections of x;  q, k -> feature map or rotation
-//   M_t = e^{g_h} M_{t-1} + k_t^T v_t,   o_t = scale * q_t M_t
+// The default layer around a linear recurrence:
+//   q, k, v, gate = projections of x;   q, k -> feature map or rotation
+//   o = recurrence(q, k, v)
 //   y = o_proj( RMSNorm_head(o) * silu(gate) )
-// State: M [documents, heads, dk, dv]; with `normalize` also z [documents, heads, dk].
 class ScalarShell final : public Mixer {
  public:
   ScalarShell(const MixerBuild& build, ScalarRule rule);
@@ -38,31 +39,26 @@ class ScalarShell final : public Mixer {
 
  private:
   struct Saved {
-    Tensor projected;      // [tokens, q | k | v | gate]; q and k rotated where rope is on
-    Tensor qk;             // [tokens, q | k] after the feature map; undefined for the identity
-    Tensor wide_values;    // normalize: (v | 1)
-    Tensor wide_out;       // normalize: (numerator | denominator), f32
-    Tensor out;            // [tokens, heads * dv]
-    Tensor inv_rms;        // [tokens, heads]
-    Tensor entering;       // state entering, as the scan takes it; undefined: zero
+    Tensor projected;  // [tokens, q | k | v | gate]; q and k rotated where rope is on
+    Tensor qk;         // [tokens, q | k] after the feature map; undefined for the identity
+    Tensor out;        // [tokens, heads * dv]
+    Tensor inv_rms;    // [tokens, heads]
   };
-
-  struct Columns {
-    int64_t q, k, v, gate;  // widths
-  };
-  View part(const Tensor& projected, int which) const;
-  void mix(Exec& exec, const Sequence& sequence, MixerState* state, Saved& frame) const;
-  void mix_backward(Exec& exec, const Sequence& sequence, const Tensor& d_out, MixerState* d_state,
-                    const Saved& frame, const Tensor& d_projected) const;
+  enum Part { kQ, kK, kV, kGate };
+  View part(const Tensor& projected, Part which) const;  // empty for a gate that is not there
+  ScalarRecurrence::Inputs inputs(const Saved& frame) const;
+  kernels::HeadNorm head_norm() const;
+  void rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
+              kernels::Rope::Direction direction) const;
 
   ScalarRule rule_;
   DType compute_;
   int64_t hidden_;
-  Columns columns_;
+  int64_t widths_[4];  // of the parts
   Linear project_;
+  ScalarRecurrence recurrence_;
   Parameter& norm_;  // [dv]
   Linear out_;
-  Tensor log_decay_;  // [heads], borrowed from rule_
 };
 
 }  // namespace weft

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "kernels/attention.h"
-#include "kernels/elementwise.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
+#include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
 
@@ -72,12 +72,7 @@ class Softmax final : public Mixer {
 
   Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState*,
                   SavedStack& saved) const override {
-    Tensor dyc = dy;
-    if (compute_ != DType::kF32) {
-      dyc = exec.empty(dy.shape(), compute_);
-      kernels::copy(exec, dy, dyc);
-    }
-    const Tensor d_out = out_.backward(exec, dyc, compute_, saved);
+    const Tensor d_out = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     const View dq = columns(d, 0), dk = columns(d, 1), dv = columns(d, 2);

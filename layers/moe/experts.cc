@@ -1,7 +1,7 @@
 #include "layers/moe/experts.h"
 
 #include "kernels/activation.h"
-#include "kernels/elementwise.h"
+#include "layers/convert.h"
 
 namespace weft {
 namespace {
@@ -65,11 +65,7 @@ Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const Routing
   const auto& offsets = routing.order.offsets;
   const auto rows = token_of_row(routing);
   const int64_t pairs = offsets.back(), width = down_.shape[2];
-  Tensor dyc = dy;
-  if (compute_ != DType::kF32) {
-    dyc = exec.empty(dy.shape(), compute_);
-    kernels::copy(exec, dy, dyc);
-  }
+  const Tensor dyc = in_type(exec, dy, compute_);
   const Tensor dh = exec.empty({pairs, width}, compute_);
   kernels::grouped_gemm(exec, dyc, offsets, down_backward_, dh, kernels::Write::kReplace, rows);
   const Tensor h = exec.empty({pairs, width}, compute_);

@@ -2,21 +2,14 @@
 
 #include <cmath>
 
-#include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "layers/convert.h"
 
 namespace weft {
 namespace {
 
 using kernels::Transpose;
 using kernels::Write;
-
-Tensor as_f32(Exec& exec, const Tensor& x) {
-  if (x.dtype() == DType::kF32) return x;
-  const Tensor wide = exec.empty(x.shape());
-  kernels::copy(exec, x, wide);
-  return wide;
-}
 
 }  // namespace
 
@@ -36,7 +29,7 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   }
   const int64_t tokens = x.shape().rows(), experts = options_.experts;
   const Tensor logits = exec.empty({tokens, experts});
-  kernels::gemm(exec, as_f32(exec, x), weight_.value, logits, {.b = Transpose::kYes});
+  kernels::gemm(exec, in_type(exec, x, DType::kF32), weight_.value, logits, {.b = Transpose::kYes});
   Routing routing{.probabilities = exec.empty({tokens, experts}),
                   .index = exec.empty({tokens, options_.rule.active}, DType::kI32),
                   .weight = exec.empty({tokens, options_.rule.active}),
@@ -87,7 +80,7 @@ void ExpertRouter::backward(Exec& exec, const Tensor& x, const Routing& routing,
       .z_scale = static_cast<float>(2.0 * options_.z_loss * share)};
   kernels::route_backward(exec, options_.rule, scales, routing.probabilities, routing.index,
                           routing.weight, routing.log_sum_exp, routing.fraction, d_weight, d_logits);
-  kernels::gemm(exec, d_logits, as_f32(exec, x), weight_.grad,
+  kernels::gemm(exec, d_logits, in_type(exec, x, DType::kF32), weight_.grad,
                 {.a = Transpose::kYes, .write = Write::kAccumulate});
   kernels::gemm(exec, d_logits, weight_.value, dx, {.write = Write::kAccumulate});
 }
