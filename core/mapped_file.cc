@@ -27,7 +27,7 @@ struct Descriptor {
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path, Access access) : path_(std::move(path)) {
+MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
   // Not blocking: opening a pipe would otherwise wait for a writer before it can be refused.
   const Descriptor file{open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) throw ConfigError("cannot open {}: {}", path_, std::strerror(errno));
@@ -38,7 +38,6 @@ MappedFile::MappedFile(std::string path, Access access) : path_(std::move(path))
   if (size_ == 0) return;
   void* map = mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.fd, 0);
   if (map == MAP_FAILED) throw Error("cannot map {}: {}", path_, std::strerror(errno));
-  if (access == Access::kRandom) madvise(map, static_cast<size_t>(size_), MADV_RANDOM);
   data_ = static_cast<const std::byte*>(map);
 }
 

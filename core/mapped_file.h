@@ -12,9 +12,7 @@ namespace weft {
 // file must not be shortened while it is mapped (the system then ends the process with SIGBUS).
 class MappedFile {
  public:
-  enum class Access : uint8_t { kNormal, kRandom };
-
-  explicit MappedFile(std::string path, Access access = Access::kNormal);
+  explicit MappedFile(std::string path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
