@@ -37,7 +37,7 @@ struct Coordinates {
 struct Split {
   int dim = 0;
   Axis axis = Axis::kTensor;
-  std::vector<int64_t> blocks;
+  std::vector<int64_t> blocks = {};
   int replicas = 1;
   int64_t unit = 1;
 };
