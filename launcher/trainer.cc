@@ -49,10 +49,10 @@ void Trainer::initialize() {
   store_.initialize(runtime_.exec(), static_cast<uint64_t>(config_.train.seed));
 }
 
-StepMetrics Trainer::step(int64_t step, const BatchSource& source) {
+StepResult Trainer::step(int64_t step, const BatchSource& source) {
   Exec& exec = runtime_.exec();
   const TrainConfig& train = config_.train;
-  StepMetrics metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
+  StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
 
   const Batch batch = source(runtime_.pool(), step * train.global_batch, train.global_batch);
   const int64_t row_tokens = train.sequence;
@@ -86,7 +86,7 @@ StepMetrics Trainer::step(int64_t step, const BatchSource& source) {
   return metrics;
 }
 
-void Trainer::add_reports(const StepContext& context, StepMetrics& metrics) const {
+void Trainer::add_reports(const StepContext& context, StepResult& metrics) const {
   for (size_t i = 0; i < context.reports.size(); ++i) {
     const MoeReport& report = context.reports[i];
     metrics.aux_loss += report.aux;

@@ -12,7 +12,7 @@
 namespace weft {
 
 // What one step did. Losses are means in nats.
-struct StepMetrics {
+struct StepResult {
   int64_t step = 0;       // from 0
   double loss = 0;        // cross-entropy per target token
   double aux_loss = 0;    // balance losses of all layers, with their coefficient
@@ -39,7 +39,7 @@ class Trainer {
 
   // The stations of one step, in order: batch, forward and backward of each micro-batch, gradient norm,
   // update.
-  StepMetrics step(int64_t step, const BatchSource& source);
+  StepResult step(int64_t step, const BatchSource& source);
 
   double evaluate(const BatchSource& source, int64_t first, int64_t rows);
 
@@ -48,7 +48,7 @@ class Trainer {
   const Config& config() const { return config_; }
 
  private:
-  void add_reports(const StepContext& context, StepMetrics& metrics) const;
+  void add_reports(const StepContext& context, StepResult& metrics) const;
 
   Config config_;
   Runtime& runtime_;

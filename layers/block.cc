@@ -4,7 +4,7 @@
 
 namespace weft {
 
-Block::Block(const Build&, std::unique_ptr<Mixer> mixer, RmsNorm norm1,
+Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1,
              std::unique_ptr<FeedForward> feed_forward, std::unique_ptr<RmsNorm> norm2,
              Recompute recompute)
     : mixer_(std::move(mixer)),

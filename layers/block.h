@@ -18,9 +18,9 @@ enum class Recompute : uint8_t {
 // Pre-norm:  x <- x + mixer(norm1(x));  x <- x + feed_forward(norm2(x)).   x: [tokens, hidden] f32
 class Block {
  public:
-  Block(const Build& build, std::unique_ptr<Mixer> mixer, RmsNorm norm1,
-        std::unique_ptr<FeedForward> feed_forward, std::unique_ptr<RmsNorm> norm2,
-        Recompute recompute);
+  // feed_forward and norm2 are null for ffn = "none".
+  Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
+        std::unique_ptr<RmsNorm> norm2, Recompute recompute);
 
   Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
                  SavedStack& saved) const;
@@ -43,7 +43,7 @@ class Block {
 
   std::unique_ptr<Mixer> mixer_;
   RmsNorm norm1_;
-  std::unique_ptr<FeedForward> feed_forward_;  // null: ffn = "none"
+  std::unique_ptr<FeedForward> feed_forward_;
   std::unique_ptr<RmsNorm> norm2_;
   Recompute recompute_;
 };

@@ -39,6 +39,10 @@ struct StepContext {
   // and reports nothing.
   std::optional<Routing> decided = {};
   std::optional<Routing> replay = {};
+
+  // Tests and benchmarks: experts and weights chosen elsewhere (index and weight are read);
+  // probabilities and losses are still the router's own.
+  std::optional<Routing> fixed_choice = {};
 };
 
 // The second half of a block.   x: [tokens, hidden] compute type  ->  [tokens, hidden] f32

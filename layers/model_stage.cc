@@ -32,11 +32,11 @@ Block make_block(const ModelConfig& model, const Build& build, Recompute recompu
   RmsNorm norm1(build, "norm1");
   auto mixer = make_mixer(layer.mixer, MixerBuild{build.in("mixer"), layer.options});
   if (layer.ffn == "none") {
-    return Block(build, std::move(mixer), norm1, nullptr, nullptr, recompute);
+    return Block(std::move(mixer), norm1, nullptr, nullptr, recompute);
   }
   auto norm2 = std::make_unique<RmsNorm>(build, "norm2");
   auto feed_forward = make_feed_forward(model, layer, build);
-  return Block(build, std::move(mixer), norm1, std::move(feed_forward), std::move(norm2), recompute);
+  return Block(std::move(mixer), norm1, std::move(feed_forward), std::move(norm2), recompute);
 }
 
 std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Recompute recompute) {

@@ -39,6 +39,10 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   const int64_t bad_token =
       kernels::route_forward(exec, options_.rule, logits, routing.probabilities, routing.index,
                              routing.weight, routing.log_sum_exp);
+  if (context.fixed_choice) {
+    routing.index = context.fixed_choice->index;
+    routing.weight = context.fixed_choice->weight;
+  }
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
   const auto pairs = static_cast<double>(tokens * options_.rule.active);
   for (int64_t e = 0; e < experts; ++e) {
