@@ -110,7 +110,7 @@ class Lister final : public FieldVisitor {
   std::vector<FieldInfo> take() { return std::move(infos_); }
 
   void rest(OptionTable&, std::string_view doc) override {
-    infos_.push_back({name("..."), "options", "", "", std::string(doc)});
+    infos_.push_back({name("..."), "options", "", "", std::string(doc), {}});
   }
 
  private:
@@ -120,7 +120,7 @@ class Lister final : public FieldVisitor {
   void visit_field(std::string_view key, FieldRef value, std::string_view doc,
                    const FieldRule& rule) override {
     infos_.push_back({name(key), std::string(type_name(value)), print_toml_value(node_of(value)),
-                      rule_text(value, rule), std::string(doc)});
+                      rule_text(value, rule), std::string(doc), rule.choices});
   }
   void enter_table(std::string_view key, std::string_view) override { path_.emplace_back(key); }
   void leave_table() override { path_.pop_back(); }

@@ -147,6 +147,7 @@ struct FieldInfo {
   std::string default_value;  // as TOML
   std::string rule;           // "at least 1", "one of "a", "b""; empty: anything of that type
   std::string doc;
+  std::vector<std::string> choices;  // of a string with a fixed set of values
 };
 std::vector<FieldInfo> list_fields(const FieldList& list);
 

@@ -1,1 +1,9 @@
-int main() { return 0; }
+#include "launcher/cli.h"
+#include "launcher/commands.h"
+
+int main(int argc, char** argv) {
+  return weft::run_program(argc, argv,
+                           {
+                               weft::add_info,
+                           });
+}
