@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,8 @@ struct SplitCase {
   std::vector<Degree> mesh;
   int copies;  // how many ranks hold each element
   int stacked = 0;
+
+  friend void PrintTo(const SplitCase& c, std::ostream* out) { *out << c.spec.global.elements(); }
 };
 
 ParameterSpec spec_of(Shape global, std::vector<Split> splits) {
