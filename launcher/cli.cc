@@ -9,7 +9,7 @@
 #include "core/nearest.h"
 #include "launcher/abort.h"
 #include "launcher/info.h"
-#include "launcher/mixer_names.h"
+#include "layers/mixers/registry.h"
 #include "launcher/unbuilt.h"
 
 namespace weft {

@@ -10,6 +10,13 @@
 // exception, and with another code by `throw CLI::RuntimeError(code)`.
 namespace weft {
 
+void add_train(CLI::App& app);
+void add_verify(CLI::App& app);
+void add_data(CLI::App& app);
 void add_info(CLI::App& app);
+
+void add_bench(CLI::App& app);
+void add_bench_gemm(CLI::App& bench);
+void add_bench_step(CLI::App& bench);
 
 }  // namespace weft

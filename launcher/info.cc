@@ -11,7 +11,7 @@
 #include "core/run_config.h"
 #include "core/run_record.h"
 #include "launcher/commands.h"
-#include "launcher/mixer_names.h"
+#include "layers/mixers/registry.h"
 #include "launcher/progress.h"
 #include "launcher/unbuilt.h"
 
@@ -78,7 +78,7 @@ Json mixers_json() {
   Json out = Json::array();
   for (const MixerInfo& mixer : mixer_list()) {
     Json options = Json::array();
-    for (const OptionInfo& o : mixer.options) {
+    for (const FieldInfo& o : mixer.options) {
       options.push_back(
           {{"name", o.name}, {"type", o.type}, {"default", o.default_value}, {"doc", o.doc}});
     }
@@ -149,7 +149,7 @@ void print_mixer(const std::string& name) {
     names.push_back(mixer.name);
     if (mixer.name != name) continue;
     fmt::print("{}: {}\n\n", mixer.name, mixer.sentence);
-    for (const OptionInfo& o : mixer.options) {
+    for (const FieldInfo& o : mixer.options) {
       fmt::print("  {:<16} {:<14} default {:<10} {}\n", o.name, o.type, o.default_value, o.doc);
     }
     return;

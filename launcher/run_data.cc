@@ -1,6 +1,6 @@
 #include "launcher/run_data.h"
 
-#include "core/content_hash.h"
+#include "core/mapped_file.h"
 
 namespace weft {
 namespace {

@@ -4,6 +4,9 @@
 int main(int argc, char** argv) {
   return weft::run_program(argc, argv,
                            {
+                               weft::add_train,
+                               weft::add_bench,
+                               weft::add_verify,
                                weft::add_info,
                            });
 }
