@@ -14,6 +14,10 @@ namespace weft::kernels {
 //                   return norm_table(isa); });
 template <Isa isa>
 struct IsaTag {};
+// AMX adds tiles to AVX-512 and changes nothing else: a family without a kernel of its own for tiles
+// declares no overload for it and is served by the AVX-512 one (CMakeLists.txt compiles only the GEMM for it).
+template <>
+struct IsaTag<Isa::kAmx> : IsaTag<Isa::kAvx512> {};
 
 template <class Pick>
 decltype(auto) by_isa(Isa isa, Pick&& pick) {

@@ -1,7 +1,6 @@
 #include <sys/resource.h>
 
-#include <filesystem>
-#include <fstream>
+#include <functional>
 
 #include "core/rng.h"
 #include "core/safetensors.h"
@@ -106,7 +105,7 @@ void run(const BenchStepOptions& o) {
 
   std::vector<double> losses;
   int64_t step = 0;
-  const auto one = [&] { losses.push_back(trainer.step(step++, source).loss); };
+  const auto one = [&] { losses.push_back(trainer.step(step++, std::cref(source)).loss); };
   for (int i = 0; i < o.warmup; ++i) one();
   const double peak_before = peak_gflops(runtime.exec(), type);
   const Quartiles time = measure(o.steps, one);

@@ -30,6 +30,5 @@ struct ActivationTable {
 const ActivationTable& activation_table(IsaTag<Isa::kPlain>);
 const ActivationTable& activation_table(IsaTag<Isa::kAvx2>);
 const ActivationTable& activation_table(IsaTag<Isa::kAvx512>);
-const ActivationTable& activation_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -27,6 +27,5 @@ struct AdamWTable {
 const AdamWTable& adamw_table(IsaTag<Isa::kPlain>);
 const AdamWTable& adamw_table(IsaTag<Isa::kAvx2>);
 const AdamWTable& adamw_table(IsaTag<Isa::kAvx512>);
-const AdamWTable& adamw_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

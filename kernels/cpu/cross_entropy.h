@@ -20,6 +20,5 @@ struct CrossEntropyTable {
 const CrossEntropyTable& cross_entropy_table(IsaTag<Isa::kPlain>);
 const CrossEntropyTable& cross_entropy_table(IsaTag<Isa::kAvx2>);
 const CrossEntropyTable& cross_entropy_table(IsaTag<Isa::kAvx512>);
-const CrossEntropyTable& cross_entropy_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -25,6 +25,5 @@ struct ElementwiseTable {
 const ElementwiseTable& elementwise_table(IsaTag<Isa::kPlain>);
 const ElementwiseTable& elementwise_table(IsaTag<Isa::kAvx2>);
 const ElementwiseTable& elementwise_table(IsaTag<Isa::kAvx512>);
-const ElementwiseTable& elementwise_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -26,6 +26,5 @@ struct EmbeddingTable {
 const EmbeddingTable& embedding_table(IsaTag<Isa::kPlain>);
 const EmbeddingTable& embedding_table(IsaTag<Isa::kAvx2>);
 const EmbeddingTable& embedding_table(IsaTag<Isa::kAvx512>);
-const EmbeddingTable& embedding_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -56,6 +56,5 @@ struct NormTable {
 const NormTable& norm_table(IsaTag<Isa::kPlain>);
 const NormTable& norm_table(IsaTag<Isa::kAvx2>);
 const NormTable& norm_table(IsaTag<Isa::kAvx512>);
-const NormTable& norm_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

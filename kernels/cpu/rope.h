@@ -28,6 +28,5 @@ struct RopeTable {
 const RopeTable& rope_table(IsaTag<Isa::kPlain>);
 const RopeTable& rope_table(IsaTag<Isa::kAvx2>);
 const RopeTable& rope_table(IsaTag<Isa::kAvx512>);
-const RopeTable& rope_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

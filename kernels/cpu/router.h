@@ -49,6 +49,5 @@ struct RouterTable {
 const RouterTable& router_table(IsaTag<Isa::kPlain>);
 const RouterTable& router_table(IsaTag<Isa::kAvx2>);
 const RouterTable& router_table(IsaTag<Isa::kAvx512>);
-const RouterTable& router_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -34,6 +34,5 @@ struct ScanTable {
 const ScanTable& scan_table(IsaTag<Isa::kPlain>);
 const ScanTable& scan_table(IsaTag<Isa::kAvx2>);
 const ScanTable& scan_table(IsaTag<Isa::kAvx512>);
-const ScanTable& scan_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels
