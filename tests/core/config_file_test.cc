@@ -44,6 +44,12 @@ TEST(Resolved, ReadsBackTheSame) {
   }
 }
 
+TEST(Resolved, CarriesListsOfThousandsOfFiles) {
+  Config config = load_config((kConfigs / "tiny.toml").string());
+  config.data.train.assign(5000, {0.5, "shard.bin"});
+  EXPECT_EQ(config_from_text(resolved(config), "resolved").data.train, config.data.train);
+}
+
 TEST(Resolved, HoldsEveryKey) {
   const std::string text = resolved(load_config((kConfigs / "tiny.toml").string()));
   for (const FieldInfo& info : describe<Config>()) {

@@ -124,6 +124,16 @@ TEST(Config, RefusesDuplicatedKeysAndBrokenToml) {
   EXPECT_TRUE(refusal("a = " + std::string(100000, '[')).starts_with("x.toml:1:"));
 }
 
+TEST(Config, SurvivesFilesMadeToBreakIt) {
+  std::string dots;
+  for (int i = 0; i < 100000; ++i) dots += "a.";
+  EXPECT_NE(refusal(dots + "b = 1\n").find("dots on a line"), std::string::npos);
+  EXPECT_NE(refusal("[" + dots + "b]\n").find("dots on a line"), std::string::npos);
+  EXPECT_NE(refusal(dots.substr(0, 4000) + "b = 1\n").find("has no key 'a'"), std::string::npos);
+  EXPECT_LT(refusal(std::string(100000, 'k') + " = 1\n").size(), 400u);
+  EXPECT_LT(refusal("model.vocab = \"" + std::string(100000, 'k') + "\"\n").size(), 400u);
+}
+
 TEST(Config, RefusesCombinationsThatCannotWork) {
   EXPECT_EQ(refusal_of_override("train.micro_batch=5"),
             "command line: train.global_batch = 32 is not a multiple of train.micro_batch = 5; "
