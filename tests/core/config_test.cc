@@ -1,9 +1,9 @@
 #include "core/config.h"
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
+
+#include <gtest/gtest.h>
 
 #include "core/error.h"
 #include "core/run_config.h"

@@ -1,10 +1,10 @@
 #include "core/log.h"
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include <gtest/gtest.h>
 
 #include "core/error.h"
 

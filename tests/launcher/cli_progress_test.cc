@@ -1,8 +1,8 @@
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdio>
 #include <string>
+
+#include <gtest/gtest.h>
 
 #include "launcher/progress.h"
 

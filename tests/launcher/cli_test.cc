@@ -1,11 +1,12 @@
 #include "launcher/cli.h"
 
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
