@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -43,7 +44,7 @@ inline Range from_below(double min, double max) {  // min <= x < max
 // One file (or prefix) of a blend. Written "file" or [weight, "file"].
 struct DataSource {
   double weight = 1.0;
-  std::string path;
+  std::string path = {};
   bool operator==(const DataSource&) const = default;
 };
 

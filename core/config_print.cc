@@ -41,6 +41,16 @@ std::string float_text(double x) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
+// Long lists get a line per entry.
+std::string entry_text(const ConfigNode& node) {
+  const std::string line = print_toml_value(node);
+  const auto* list = std::get_if<ConfigNode::List>(&node.value);
+  if (!list || line.size() < 80) return line;
+  std::string out = "[\n";
+  for (const ConfigNode& item : *list) out += fmt::format("  {},\n", print_toml_value(item));
+  return out + "]";
+}
+
 void print_section(const ConfigNode::Table& table, const std::string& path, std::string& out) {
   bool plain = false;
   for (const ConfigEntry& e : table) plain = plain || !e.node.is_table();
@@ -48,7 +58,7 @@ void print_section(const ConfigNode::Table& table, const std::string& path, std:
     out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", path);
   }
   for (const ConfigEntry& e : table) {
-    if (!e.node.is_table()) out += key_text(e.key) + " = " + print_toml_value(e.node) + "\n";
+    if (!e.node.is_table()) out += key_text(e.key) + " = " + entry_text(e.node) + "\n";
   }
   for (const ConfigEntry& e : table) {
     if (const auto* sub = std::get_if<ConfigNode::Table>(&e.node.value)) {

@@ -16,6 +16,11 @@ std::string joined(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
+// A message stays readable whatever the file holds.
+std::string shortened(const std::string& text) {
+  return text.size() <= 100 ? text : text.substr(0, 97) + "...";
+}
+
 template <class T>
 std::string toml_text(const T& value) {
   return print_toml_value({value, {}, {}});
@@ -30,7 +35,7 @@ struct Taking {
 
   [[noreturn]] void refuse(std::string_view what, const std::string& nearest_value = "") const {
     throw ConfigError("{}: {} = {} {}; it must be {}{}{}", node.place.text(), name,
-                      print_toml_value(node), what, describe_rule(field, rule),
+                      shortened(print_toml_value(node)), what, describe_rule(field, rule),
                       nearest_value.empty() ? "" : "; nearest: ", nearest_value);
   }
   [[noreturn]] void refuse_kind(const std::string& nearest_value = "") const {
@@ -255,8 +260,8 @@ class Reader final : public FieldVisitor {
   [[noreturn]] void throw_unknown(const Unknown& u, std::string_view owner) const {
     if (!owner.empty()) {
       throw ConfigError("{}: {}: mixer \"{}\" has no option '{}'; {} (weft info --mixers {})",
-                        u.place.text(), u.path, owner, u.key, nearest_or_all(u.key, u.siblings),
-                        owner);
+                        u.place.text(), u.path, owner, shortened(u.key),
+                        nearest_or_all(u.key, u.siblings), owner);
     }
     const std::string where = u.path.empty() ? "a config" : fmt::format("[{}]", u.path);
     std::string hint;
@@ -268,7 +273,7 @@ class Reader final : public FieldVisitor {
       hint = nearest_or_all(u.key, u.siblings);
     }
     throw ConfigError("{}: {} has no key '{}'; {} (weft train --explain all)", u.place.text(),
-                      where, u.key, hint);
+                      where, shortened(u.key), hint);
   }
 
   // `steps=10` on the command line for train.steps.

@@ -18,6 +18,9 @@ namespace {
 
 // A config is written by a person; anything larger is the wrong file.
 constexpr int64_t kMaxFileBytes = 1 << 20;
+// The TOML library nests one table per dot of a key and recurses over them, so that a line of a
+// hundred thousand dots would end the program on its stack. Two thousand are safe.
+constexpr int64_t kMaxDotsPerLine = 2000;
 constexpr char kCommandLine[] = "command line";
 
 Place place_of(const toml::source_region& source, const std::string& file) {
@@ -98,6 +101,22 @@ std::vector<std::string> split_key(std::string_view path) {
   return parts;
 }
 
+void check_nesting(std::string_view text, const std::string& file) {
+  int64_t line = 1, dots = 0;
+  for (const char c : text) {
+    dots += c == '.';
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+    }
+    if (dots > kMaxDotsPerLine) {
+      throw ConfigError(
+          "{}:{}:1: more than {} dots on a line; break a long list over several lines", file, line,
+          kMaxDotsPerLine);
+    }
+  }
+}
+
 [[noreturn]] void throw_unreadable(const std::string& path) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
@@ -139,6 +158,7 @@ ConfigNode& ConfigNode::at_or_insert(std::string_view key, const Place& where) {
 }
 
 ConfigNode parse_toml(std::string_view text, const std::string& file) {
+  check_nesting(text, file);
   try {
     const toml::table table = toml::parse(text);
     return convert(table, file);

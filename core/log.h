@@ -1,12 +1,12 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace weft {
 
@@ -14,8 +14,8 @@ enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };
 
 struct LogOptions {
   int rank = 0;
-  int ranks = 1;     // lines carry the rank when there is more than one
-  std::string file;  // "run.dir/log.txt", appended to; empty: none. Ranks may share it
+  int ranks = 1;          // lines carry the rank when there is more than one
+  std::string file = {};  // "run.dir/log.txt", appended to; empty: none. Ranks may share it
   LogLevel level = LogLevel::kInfo;
   bool console = true;  // stderr; ranks other than 0 say only warnings and errors there
 };

@@ -24,11 +24,11 @@ struct StepMetrics {
   double mfu = 0;      // 0 to 1
   int64_t tokens = 0;  // seen since the first step
   int64_t peak_bytes = 0;
-  std::map<std::string, int64_t> comm_bytes;  // by mesh axis
-  std::vector<double> expert_load;            // largest over mean, per MoE layer
-  int64_t dropped = 0;                        // pairs beyond an expert's capacity
-  bool skipped = false;                       // gradients were not finite
-  std::optional<double> valid_loss;           // where this step was followed by a validation
+  std::map<std::string, int64_t> comm_bytes = {};  // by mesh axis
+  std::vector<double> expert_load = {};            // largest over mean, per MoE layer
+  int64_t dropped = 0;                             // pairs beyond an expert's capacity
+  bool skipped = false;                            // gradients were not finite
+  std::optional<double> valid_loss = {};           // where this step was followed by a validation
 };
 
 // One JSON object on one line, without the line's end. Numbers read back as the same bits, losses

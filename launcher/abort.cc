@@ -1,11 +1,11 @@
 #include "launcher/abort.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <new>
+
+#include <fmt/format.h>
 
 #include "core/error.h"
 

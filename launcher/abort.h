@@ -15,8 +15,8 @@ inline constexpr int kExitStopped = 75;  // on request, after saving; start agai
 // Where a rank was when something failed.
 struct Station {
   int rank = 0;
-  std::string coordinates;  // "pipe 1, data 0, sequence 1, tensor 1"; empty on one rank
-  std::string doing;        // "forward of micro-batch 3, block 7 mixer gla"
+  std::string coordinates = {};  // "pipe 1, data 0, sequence 1, tensor 1"; empty on one rank
+  std::string doing = {};        // "forward of micro-batch 3, block 7 mixer gla"
 };
 
 // "rank 5 (pipe 1, data 0), forward of micro-batch 3, block 7:\n  what"

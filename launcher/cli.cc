@@ -1,9 +1,9 @@
 #include "launcher/cli.h"
 
+#include <cstdio>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <cstdio>
 
 #include "core/error.h"
 #include "core/nearest.h"

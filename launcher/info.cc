@@ -1,9 +1,9 @@
 #include "launcher/info.h"
 
+#include <memory>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"

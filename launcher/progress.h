@@ -17,15 +17,15 @@ struct StepReport {
   int64_t step = 0;  // from 1
   int64_t steps = 0;
   double loss = 0;
-  std::optional<double> aux_loss;
+  std::optional<double> aux_loss = {};
   double grad_norm = 0;
   double lr = 0;
   double step_ms = 0;
   double tokens_per_s = 0;
-  std::optional<double> mfu;          // share of the peak, 0 to 1
-  std::optional<double> comm;         // share of the step spent waiting for other ranks, 0 to 1
-  std::optional<double> expert_load;  // largest load over mean, worst layer
-  int64_t memory = 0;                 // peak bytes
+  std::optional<double> mfu = {};   // share of the peak, 0 to 1
+  std::optional<double> comm = {};  // share of the step spent waiting for other ranks, 0 to 1
+  std::optional<double> expert_load = {};  // largest load over mean, worst layer
+  int64_t memory = 0;                      // peak bytes
   double eta_seconds = 0;
   bool skipped = false;  // gradients were not finite: nothing was changed
 };

@@ -1,0 +1,212 @@
+#include "core/metrics.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/run_record.h"
+#include "core/tensorboard.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+  explicit Folder(const std::string& name) : path(fs::path(testing::TempDir()) / name) {
+    fs::remove_all(path);
+  }
+  ~Folder() { fs::remove_all(path); }
+  fs::path path;
+};
+
+std::string contents(const fs::path& path) {
+  std::ostringstream out;
+  out << std::ifstream(path, std::ios::binary).rdbuf();
+  return out.str();
+}
+
+std::vector<nlohmann::json> lines_of(const fs::path& path) {
+  std::vector<nlohmann::json> out;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) out.push_back(nlohmann::json::parse(line));
+  return out;
+}
+
+TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
+  StepMetrics m;
+  m.step = 12;
+  m.loss = 3.8214001655578613;
+  m.aux_loss = 0.0102;
+  m.comm_bytes = {{"data", 1024}, {"sequence", 7}};
+  m.expert_load = {1.25, 1.0 / 3};
+  m.tokens = int64_t{1} << 53;
+  const auto json = nlohmann::json::parse(to_json(m));
+  for (const char* key :
+       {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
+        "peak_bytes", "comm_bytes", "expert_load", "dropped", "skipped"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["loss"].get<double>(), m.loss);
+  EXPECT_EQ(json["comm_bytes"]["sequence"], 7);
+  EXPECT_EQ(json["expert_load"][1].get<double>(), 1.0 / 3);
+  EXPECT_EQ(json["tokens"], m.tokens);
+}
+
+TEST(Metrics, GivesLossesAtLeastNineDigits) {
+  StepMetrics m;
+  for (const double loss : {3.5, 0.0, 1e-7, 123456789.0, 1234567890.0, 0.1, 1e22, -2.0}) {
+    m.loss = loss;
+    const std::string text = to_json(m);
+    const auto json = nlohmann::json::parse(text);
+    EXPECT_EQ(json["loss"].get<double>(), loss) << text;
+  }
+  m.loss = 3.5;
+  EXPECT_NE(to_json(m).find("\"loss\":3.50000000,"), std::string::npos) << to_json(m);
+}
+
+TEST(Metrics, WritesNullForWhatIsNotFinite) {
+  StepMetrics m;
+  m.loss = std::numeric_limits<double>::quiet_NaN();
+  m.grad_norm = std::numeric_limits<double>::infinity();
+  m.skipped = true;
+  const auto json = nlohmann::json::parse(to_json(m));
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_TRUE(json["grad_norm"].is_null());
+  EXPECT_TRUE(json["skipped"].get<bool>());
+}
+
+TEST(MetricsWriter, HasEachLineOnDiskAtOnce) {
+  Folder folder("metrics_lines");
+  MetricsWriter writer(folder.path.string());
+  for (int64_t step = 1; step <= 3; ++step) {
+    writer.write({.step = step, .loss = 1.0 / static_cast<double>(step)});
+    EXPECT_EQ(lines_of(folder.path / "metrics.jsonl").size(), static_cast<size_t>(step));
+  }
+}
+
+TEST(MetricsWriter, DropsStepsThatAResumedRunWritesAgain) {
+  Folder folder("metrics_resume");
+  {
+    MetricsWriter writer(folder.path.string());
+    for (int64_t step = 1; step <= 5; ++step) writer.write({.step = step, .loss = 1});
+  }
+  std::ofstream(folder.path / "metrics.jsonl", std::ios::app) << R"({"step":6,"lo)";  // torn
+  {
+    MetricsWriter writer(folder.path.string(), 4);
+    for (int64_t step = 4; step <= 5; ++step) writer.write({.step = step, .loss = 2});
+  }
+  const auto lines = lines_of(folder.path / "metrics.jsonl");
+  ASSERT_EQ(lines.size(), 5u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(lines[i]["step"], i + 1);
+    EXPECT_EQ(lines[i]["loss"], i < 3 ? 1 : 2);
+  }
+}
+
+TEST(MetricsWriter, SaysWhenTheFolderCannotBeMade) {
+  EXPECT_THROW(MetricsWriter("/proc/no/such/folder"), Error);
+}
+
+TEST(Crc32c, MatchesPublishedVectors) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);              // the check value of CRC-32C
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);    // RFC 3720, B.4
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);  // RFC 3720, B.4
+  EXPECT_EQ(crc32c(""), 0u);
+}
+
+// A reader of event files that shares no code with the writer but the checksum.
+struct Wire {
+  std::string bytes;
+  size_t at = 0;
+  template <class T>
+  T raw() {
+    T value;
+    EXPECT_LE(at + sizeof(T), bytes.size());
+    std::memcpy(&value, bytes.data() + at, sizeof(T));
+    at += sizeof(T);
+    return value;
+  }
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = raw<uint8_t>();
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+  }
+  std::string take(size_t count) {
+    EXPECT_LE(at + count, bytes.size());
+    at += count;
+    return bytes.substr(at - count, count);
+  }
+  bool done() const { return at >= bytes.size(); }
+};
+
+TEST(TensorBoard, WritesRecordsThatReadBack) {
+  Folder folder("metrics_events");
+  {
+    MetricsWriter writer(folder.path.string(), 300);
+    writer.write({.step = 300, .loss = 2.5});
+  }
+  fs::path file;
+  for (const auto& entry : fs::directory_iterator(folder.path / "tensorboard")) file = entry.path();
+  EXPECT_TRUE(file.filename().string().starts_with("events.out.tfevents."));
+
+  Wire records{contents(file)};
+  std::vector<std::string> events;
+  while (!records.done()) {
+    const std::string length_bytes = records.bytes.substr(records.at, 8);
+    const auto length = records.raw<uint64_t>();
+    EXPECT_EQ(records.raw<uint32_t>(), masked_crc32c(length_bytes));
+    events.push_back(records.take(length));
+    EXPECT_EQ(records.raw<uint32_t>(), masked_crc32c(events.back()));
+  }
+  ASSERT_EQ(events.size(), 3u);  // version, session start, one step
+  EXPECT_NE(events[0].find("brain.Event:2"), std::string::npos);
+
+  Wire event{events[2]};
+  EXPECT_EQ(event.varint(), 1u << 3 | 1);  // wall_time
+  EXPECT_GT(event.raw<double>(), 1.6e9);
+  EXPECT_EQ(event.varint(), 2u << 3 | 0);  // step
+  EXPECT_EQ(event.varint(), 300u);
+  EXPECT_EQ(event.varint(), 5u << 3 | 2);  // summary
+  Wire summary{event.take(event.varint())};
+  EXPECT_TRUE(event.done());
+  EXPECT_EQ(summary.varint(), 1u << 3 | 2);  // first value
+  Wire value{summary.take(summary.varint())};
+  EXPECT_EQ(value.varint(), 1u << 3 | 2);  // tag
+  EXPECT_EQ(value.take(value.varint()), "loss");
+  EXPECT_EQ(value.varint(), 2u << 3 | 5);  // simple_value
+  EXPECT_EQ(value.raw<float>(), 2.5f);
+  EXPECT_TRUE(value.done());
+}
+
+TEST(RunRecord, IsJsonWithWhatProducedTheRun) {
+  Folder folder("metrics_record");
+  RunRecord record{.version = "1",
+                   .revision = "abc",
+                   .config = "[model]\n",
+                   .data = {{"f", "h"}},
+                   .machine = this_machine(),
+                   .layout = {{"ranks", 1}}};
+  write_run_record(folder.path.string(), record);
+  const auto json = nlohmann::json::parse(contents(folder.path / "run.json"));
+  EXPECT_EQ(json["revision"], "abc");
+  EXPECT_EQ(json["config"], "[model]\n");
+  EXPECT_EQ(json["data"]["f"], "h");
+  EXPECT_EQ(json["layout"]["ranks"], 1);
+  EXPECT_GE(json["machine"]["cores"].get<int>(), 1);
+  EXPECT_GT(json["machine"]["memory"].get<int64_t>(), 1 << 20);
+  EXPECT_FALSE(json["machine"]["instruction_sets"].empty());
+}
+
+}  // namespace
+}  // namespace weft
