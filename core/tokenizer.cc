@@ -1,0 +1,104 @@
+#include "core/tokenizer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/utf8.h"
+
+namespace weft {
+namespace {
+
+// Byte-level tokenizers spell bytes as printable characters: those that are one stand for
+// themselves, the others follow from U+0100 on, in order.
+std::string byte_as_character(int byte) {
+  const auto printable = [](int b) {
+    return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
+  };
+  uint32_t code_point = static_cast<uint32_t>(byte);
+  if (!printable(byte)) {
+    code_point = 0x100;
+    for (int b = 0; b < byte; ++b) code_point += printable(b) ? 0 : 1;
+  }
+  std::string out;
+  append_utf8(out, code_point);
+  return out;
+}
+
+}  // namespace
+
+std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  for (const int32_t id : ids) append_bytes(id, text);
+  return text;
+}
+
+std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids(text.size());
+  for (size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
+  return ids;
+}
+
+void ByteTokenizer::append_bytes(int32_t id, std::string& out) const {
+  WEFT_CHECK(id >= 0 && id < vocab(), "token {} of a vocabulary of {}", id, vocab());
+  if (id < kEndOfDocument) out += static_cast<char>(id);
+}
+
+std::string ByteTokenizer::json() const {
+  using Json = nlohmann::ordered_json;
+  Json vocabulary = Json::object();
+  for (int byte = 0; byte < 256; ++byte) vocabulary[byte_as_character(byte)] = byte;
+  const Json level = {{"type", "ByteLevel"},
+                      {"add_prefix_space", false},
+                      {"trim_offsets", true},
+                      {"use_regex", false}};
+  const Json end = {{"id", kEndOfDocument}, {"content", "<|endoftext|>"},
+                    {"single_word", false}, {"lstrip", false},
+                    {"rstrip", false},      {"normalized", false},
+                    {"special", true}};
+  const Json model = {{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", false},
+                      {"byte_fallback", false},
+                      {"vocab", vocabulary},
+                      {"merges", Json::array()}};
+  const Json all = {{"version", "1.0"},
+                    {"truncation", nullptr},
+                    {"padding", nullptr},
+                    {"added_tokens", Json::array({end})},
+                    {"normalizer", nullptr},
+                    {"pre_tokenizer", level},
+                    {"post_processor", nullptr},
+                    {"decoder", level},
+                    {"model", model}};
+  return all.dump(2) + "\n";
+}
+
+std::string StreamDecoder::push(int32_t id) {
+  tokenizer_.append_bytes(id, held_);
+  std::string out;
+  std::string_view rest = held_;
+  while (!rest.empty()) {
+    const int length = utf8_length(rest);
+    if (length < 0) break;
+    if (length == 0) {
+      out += kReplacementCharacter;
+      rest.remove_prefix(1);
+    } else {
+      out += rest.substr(0, static_cast<size_t>(length));
+      rest.remove_prefix(static_cast<size_t>(length));
+    }
+  }
+  held_ = std::string(rest);
+  return out;
+}
+
+std::string StreamDecoder::finish() {
+  const bool unfinished = !held_.empty();
+  held_.clear();
+  return unfinished ? std::string(kReplacementCharacter) : "";
+}
+
+}  // namespace weft
