@@ -58,14 +58,21 @@ float initial_value(const Init& init, const RandomStream& stream, uint64_t index
   }
 }
 
-// Global flat index of local element `i` of `slice`.
-uint64_t global_index(const Shape& global, const Slice& slice, int64_t i) {
-  uint64_t index = 0, stride = 1;
-  for (int dim = global.dims() - 1; dim >= 0; --dim) {
-    const int64_t coordinate = slice.offset[dim] + i % slice.extent[dim];
-    i /= slice.extent[dim];
-    index += static_cast<uint64_t>(coordinate) * stride;
-    stride *= static_cast<uint64_t>(global[dim]);
+// The dim along which the local tensor stacks its slices.
+int stacked_dim(const ParameterSpec& spec) {
+  for (const Split& split : spec.splits) {
+    if (!split.blocks.empty()) return split.dim;
+  }
+  return 0;
+}
+
+// Flat index, in a tensor of the extents `whole`, of element `i` of the box `extent` at `offset`.
+int64_t flat_index(const Shape& whole, const Shape& offset, const Shape& extent, int64_t i) {
+  int64_t index = 0, stride = 1;
+  for (int dim = whole.dims() - 1; dim >= 0; --dim) {
+    index += (offset[dim] + i % extent[dim]) * stride;
+    i /= extent[dim];
+    stride *= whole[dim];
   }
   return index;
 }
@@ -73,15 +80,20 @@ uint64_t global_index(const Shape& global, const Slice& slice, int64_t i) {
 void initialize_one(Exec& exec, Parameter& p, uint64_t seed) {
   const RandomStream stream(seed, p.spec.name);
   float* out = p.master.data<float>();
+  const int stacked = stacked_dim(p.spec);
+  Shape local = p.shape;  // where the slice starts in the local tensor
+  for (int dim = 0; dim < local.dims(); ++dim) local[dim] = 0;
   for (const Slice& slice : p.slices) {
     const int64_t count = slice.extent.elements();
     exec.threads.run((count + kChunk - 1) / kChunk, [&](int64_t task) {
       const int64_t end = std::min(count, (task + 1) * kChunk);
       for (int64_t i = task * kChunk; i < end; ++i) {
-        out[i] = initial_value(p.spec.init, stream, global_index(p.spec.global, slice, i));
+        const int64_t global = flat_index(p.spec.global, slice.offset, slice.extent, i);
+        out[flat_index(p.shape, local, slice.extent, i)] =
+            initial_value(p.spec.init, stream, static_cast<uint64_t>(global));
       }
     });
-    out += count;
+    if (local.dims() > 0) local[stacked] += slice.extent[stacked];
   }
 }
 
@@ -110,6 +122,9 @@ std::string_view name_of(Axis axis) {
 }
 
 std::vector<Slice> slices_of(const ParameterSpec& spec, const Coordinates& here) {
+  const auto stacks = [](const Split& split) { return !split.blocks.empty(); };
+  WEFT_CHECK(std::count_if(spec.splits.begin(), spec.splits.end(), stacks) <= 1,
+             "{} is cut into blocks twice: a local tensor stacks along one dim", spec.name);
   Slice whole{spec.global, spec.global};
   for (int dim = 0; dim < spec.global.dims(); ++dim) whole.offset[dim] = 0;
   std::vector<Slice> slices = {whole};
@@ -120,12 +135,8 @@ std::vector<Slice> slices_of(const ParameterSpec& spec, const Coordinates& here)
 Shape local_shape(const ParameterSpec& spec, const Coordinates& here) {
   const std::vector<Slice> slices = slices_of(spec, here);
   Shape shape = slices.front().extent;
-  if (slices.size() == 1) return shape;
-  for (const Split& split : spec.splits) {
-    if (split.blocks.empty()) continue;
-    shape[split.dim] = 0;
-    for (const Slice& slice : slices) shape[split.dim] += slice.extent[split.dim];
-  }
+  const int stacked = stacked_dim(spec);
+  for (size_t i = 1; i < slices.size(); ++i) shape[stacked] += slices[i].extent[stacked];
   return shape;
 }
 

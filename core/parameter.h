@@ -37,7 +37,7 @@ struct Coordinates {
 struct Split {
   int dim = 0;
   Axis axis = Axis::kTensor;
-  std::vector<int64_t> blocks;
+  std::vector<int64_t> blocks = {};
   int replicas = 1;
   int64_t unit = 1;
 };
@@ -59,9 +59,9 @@ struct Init {
 struct ParameterSpec {
   std::string name;  // global and layout-free: "block.7.mixer.q_proj.weight"
   Shape global;
-  std::vector<Split> splits;
-  std::vector<Axis> partial_over;  // axes whose ranks hold partial sums of the gradient
-  Init init;
+  std::vector<Split> splits = {};
+  std::vector<Axis> partial_over = {};  // axes whose ranks hold partial sums of the gradient
+  Init init = {};
   bool weight_decay = true;
   bool expert = false;  // lives on the expert axes
   bool f32 = false;     // f32 in every precision: norms, biases, gates, the router

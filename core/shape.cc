@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace weft {
+namespace {
+
+constexpr int64_t kMaxElements = int64_t{1} << 58;  // sizes in bytes cannot overflow either
+
+}  // namespace
 
 Shape::Shape(std::initializer_list<int64_t> extents) {
   for (const int64_t extent : extents) append(extent);
@@ -17,8 +22,8 @@ void Shape::append(int64_t extent) {
 int64_t Shape::elements() const {
   int64_t product = 1;
   for (const int64_t extent : *this) {
-    WEFT_CHECK(!__builtin_mul_overflow(product, extent, &product), "shape {} is too large",
-               to_string(*this));
+    WEFT_CHECK(!__builtin_mul_overflow(product, extent, &product) && product <= kMaxElements,
+               "shape {} is too large", to_string(*this));
   }
   return product;
 }

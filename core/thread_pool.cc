@@ -3,11 +3,13 @@
 #include <immintrin.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -22,12 +24,14 @@ constexpr int kSpins = 4000;
 }  // namespace
 
 struct ThreadPool::Impl {
-  // One loop: workers take the next index until none is left. `epoch` tells loops apart; `busy` counts
-  // workers that may still touch this loop's task, so that the caller does not return under them.
-  std::atomic<uint64_t> epoch{0};
+  // One loop: whoever is inside takes the next index until none is left. Workers enter through `gate`:
+  // the number of the loop in the upper half, then a bit that says the loop is open, then how many
+  // workers are inside. The caller closes the gate when no index is left and waits for those inside,
+  // so nobody touches the task of a loop that returned, and a worker that wakes up too late for a loop
+  // delays nobody. Fields below the gate are written only while it is closed and nobody is inside.
+  static constexpr uint64_t kLoop = uint64_t{1} << 32, kOpen = uint64_t{1} << 31;
+  std::atomic<uint64_t> gate{0};
   std::atomic<int64_t> next{0};
-  std::atomic<int> busy{0};
-  std::atomic<bool> stop{false};
   int64_t count = 0;
   Erased call = nullptr;
   void* task = nullptr;
@@ -36,7 +40,18 @@ struct ThreadPool::Impl {
   std::mutex mutex;
   std::condition_variable wake;
   std::exception_ptr failure;
+  std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
+
+  // Also when the constructor fails half-way because the system refuses one more thread.
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
 
   void work(int thread) {
     try {
@@ -52,25 +67,59 @@ struct ThreadPool::Impl {
     }
   }
 
-  uint64_t await_loop(uint64_t seen) {
-    for (int spin = 0; spin < kSpins; ++spin) {
-      const uint64_t now = epoch.load(std::memory_order_acquire);
-      if (now != seen || stop.load(std::memory_order_relaxed)) return now;
-      _mm_pause();
+  void open_gate() {
+    {
+      // Under the lock, so that a worker about to sleep cannot miss it.
+      const std::lock_guard lock(mutex);
+      const uint64_t loop = gate.load(std::memory_order_relaxed) / kLoop + 1;
+      gate.store(loop * kLoop | kOpen, std::memory_order_release);
     }
-    std::unique_lock lock(mutex);
-    wake.wait(lock, [&] { return epoch.load() != seen || stop.load(); });
-    return epoch.load(std::memory_order_acquire);
+    wake.notify_all();
+  }
+
+  void close_gate() {
+    gate.fetch_and(~kOpen, std::memory_order_relaxed);
+    for (int spin = 0; gate.load(std::memory_order_acquire) % kOpen > 0;) {
+      if (spin < kSpins) {
+        ++spin;
+        _mm_pause();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  // Waits for a loop that is not `seen` and tries to enter it; false when it was over already.
+  bool enter(uint64_t& seen) {
+    const auto news = [&] {
+      return gate.load(std::memory_order_relaxed) / kLoop != seen || stop.load();
+    };
+    for (int spin = 0; !news(); ++spin) {
+      if (spin < kSpins) {
+        _mm_pause();
+      } else {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, news);
+      }
+    }
+    uint64_t now = gate.load(std::memory_order_relaxed);
+    while ((now & kOpen) != 0) {
+      seen = now / kLoop;
+      if (gate.compare_exchange_weak(now, now + 1, std::memory_order_acquire,
+                                     std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    seen = now / kLoop;
+    return false;
   }
 
   void worker(int thread) {
     flush_denormals();
-    uint64_t seen = 0;
-    for (;;) {
-      seen = await_loop(seen);
-      if (stop.load()) return;
+    for (uint64_t seen = 0; !stop.load();) {
+      if (!enter(seen)) continue;
       work(thread);
-      busy.fetch_sub(1, std::memory_order_release);
+      gate.fetch_sub(1, std::memory_order_release);
     }
   }
 };
@@ -83,42 +132,24 @@ ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>()) {
   }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->stop = true;
-  }
-  impl_->wake.notify_all();
-  for (std::thread& worker : impl_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() = default;
 
 int ThreadPool::size() const { return static_cast<int>(impl_->workers.size()) + 1; }
 
 void ThreadPool::run_erased(int64_t count, Erased call, void* task) {
   if (count <= 0) return;
-  if (count == 1 || impl_->workers.empty()) {
-    for (int64_t i = 0; i < count; ++i) call(task, i, 0);
-    return;
-  }
   Impl& impl = *impl_;
+  // Refused for every size, so that the mistake shows on one thread and with one task too.
   WEFT_CHECK(!impl.running, "a task started a loop on the pool that runs it");
   impl.running = true;
   impl.count = count;
   impl.call = call;
   impl.task = task;
   impl.next.store(0, std::memory_order_relaxed);
-  impl.busy.store(static_cast<int>(impl.workers.size()), std::memory_order_relaxed);
-  {
-    // Under the lock, so that a worker about to sleep cannot miss it.
-    const std::lock_guard lock(impl.mutex);
-    impl.epoch.fetch_add(1, std::memory_order_release);
-  }
-  impl.wake.notify_all();
+  const bool alone = count == 1 || impl.workers.empty();
+  if (!alone) impl.open_gate();
   impl.work(0);
-  for (int spin = 0; impl.busy.load(std::memory_order_acquire) > 0; ++spin) {
-    if (spin < kSpins) _mm_pause();
-    else std::this_thread::yield();
-  }
+  if (!alone) impl.close_gate();
   impl.running = false;
   if (impl.failure) std::rethrow_exception(std::exchange(impl.failure, nullptr));
 }

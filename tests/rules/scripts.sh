@@ -1,0 +1,18 @@
+# The entry points can be started, and every script is at least well-formed.
+# shellcheck source=tests/rules/files
+. "$(dirname "$0")/files"
+
+scripts=(.ci/run launcher/quickstart launcher/setup tests/run tests/rules/at_instruction_set
+  tests/rules/files tests/rules/*.sh)
+{
+  for script in .ci/run launcher/quickstart tests/run; do
+    if [ ! -x "$script" ]; then echo "$script is not executable"; fi
+  done
+  for script in "${scripts[@]}"; do bash -n "$script" 2>&1 || true; done
+  if [ "$(grep -cvE '^(#|$)' .ci/run)" -ne 1 ] || ! grep -q 'tests/run' .ci/run; then
+    echo ".ci/run must call tests/run and nothing else"
+  fi
+  if command -v shellcheck >/dev/null; then
+    shellcheck -x -s bash -S warning -f gcc "${scripts[@]}" || true
+  fi
+} | expect_none "Scripts"
