@@ -84,15 +84,13 @@ WEFT_INLINE void pack_along_k(const GemmPack& pack) {
   }
 }
 
-// One k of one panel, from a stored row. The last k must not spill: the next panel has begun
-// already.
+// Columns [0, lines) of `count` stored rows into a panel; the rest of the panel is zeros.
 template <int width, class T>
-WEFT_INLINE void pack_across(const T* in, int64_t lines, bool last, float* out) {
-  constexpr int kWhole = (width + kLanes - 1) / kLanes * kLanes;
-  if (lines >= kWhole && (kWhole == width || !last)) {
-    for (int i = 0; i < kWhole; i += kLanes) store(out + i, load(in + i));
-  } else {
-    for (int i = 0; i < width; ++i) out[i] = i < lines ? as_float(in[i]) : 0.0f;
+WEFT_INLINE void pack_part(const T* const* rows, int64_t column, int64_t lines, int count,
+                           float* out) {
+  for (int q = 0; q < count; ++q) {
+    const T* in = rows[q] + column;
+    for (int i = 0; i < width; ++i) out[q * width + i] = i < lines ? as_float(in[i]) : 0.0f;
   }
 }
 
@@ -100,16 +98,30 @@ WEFT_INLINE void pack_across(const T* in, int64_t lines, bool last, float* out) 
 // the panels lie at strides that tend to fall into the same cache sets.
 template <int width, class T>
 WEFT_INLINE void pack_across_k(const GemmPack& pack) {
-  constexpr int64_t kSquare = 16;
-  auto* panels = static_cast<float*>(pack.panels);
+  constexpr int kSquare = 16;
+  constexpr int kWhole = (width + kLanes - 1) / kLanes * kLanes;
   for (int64_t p = 0; p < pack.k; p += kSquare) {
-    const int64_t end = p + kSquare < pack.k ? p + kSquare : pack.k;
-    float* out = panels;
+    const int count = static_cast<int>(pack.k - p < kSquare ? pack.k - p : kSquare);
+    const T* rows[kSquare];
+    for (int q = 0; q < count; ++q) {
+      rows[q] = stored_row<T>(pack.source, pack.first_k + p + q) + pack.first_line;
+    }
+    float* out = static_cast<float*>(pack.panels) + p * width;
+    // Whole vectors spill into the next k, which must come later: so the last k is written exactly.
+    const int whole = kWhole > width && p + count == pack.k ? count - 1 : count;
     for (int64_t line = 0; line < pack.lines; line += width, out += pack.panel_stride) {
-      for (int64_t q = p; q < end; ++q) {
-        const T* in = stored_row<T>(pack.source, pack.first_k + q) + pack.first_line + line;
-        pack_across<width>(in, pack.lines - line, q + 1 == pack.k, out + q * width);
+      const int64_t lines = pack.lines - line;
+      if (lines < kWhole) {
+        pack_part<width>(rows, line, lines, count, out);
+        continue;
       }
+      for (int q = 0; q < whole; ++q) {
+#pragma GCC unroll 4
+        for (int i = 0; i < kWhole; i += kLanes) {
+          store(out + q * width + i, load(rows[q] + line + i));
+        }
+      }
+      pack_part<width>(rows + whole, line, lines, count - whole, out + whole * width);
     }
   }
 }

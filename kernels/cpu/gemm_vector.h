@@ -8,10 +8,10 @@ namespace weft::kernels::WEFT_ISA_NAMESPACE {
 // Rows of a register block: as many accumulators as the registers hold beside two vectors of b.
 inline constexpr int kMr = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 inline constexpr int kNr = 2 * kLanes;
-// A panel of b [kKBlock, kNr] stays in the first-level cache, the packed rows of a tile in the
+// A panel of b [kMaxKBlock, kNr] stays in the first-level cache, the packed rows of a tile in the
 // second.
-inline constexpr int64_t kKBlock = 256;
-inline constexpr int64_t kTileRows = kMr * (96 / kMr);
+inline constexpr int64_t kMaxKBlock = 384;
+inline constexpr int64_t kTileRows = kMr * (144 / kMr);
 
 // Where sums of a register block go: out = add + sums.
 struct SumsTo {
@@ -36,7 +36,7 @@ WEFT_INLINE void write_row(const float* sums, const float* add, Out* out, int64_
 }
 
 // sums: [rows, stride], readable up to whole vectors
-[[gnu::noinline]] static void write_sums(const float* sums, int64_t stride, int64_t rows,
+[[gnu::noinline]] inline void write_sums(const float* sums, int64_t stride, int64_t rows,
                                          int64_t columns, const SumsTo& to) {
   for (int64_t r = 0; r < rows; ++r) {
     const float* add = to.add == nullptr ? nullptr : to.add + r * to.add_stride;
@@ -50,7 +50,13 @@ WEFT_INLINE void write_row(const float* sums, const float* add, Out* out, int64_
 
 // sums [rows, kNr] = a panel of a times a panel of b
 template <int rows>
-static void multiply(const float* a, const float* b, int64_t k, int64_t columns, const SumsTo& to) {
+void multiply(const float* a, const float* b, int64_t k, int64_t columns, const SumsTo& to) {
+  if (!to.out_bf16) {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      __builtin_prefetch(static_cast<const float*>(to.out) + r * to.out_stride, 1);
+    }
+  }
   VF sums[rows][2] = {};
   for (int64_t p = 0; p < k; ++p, a += kMr, b += kNr) {
     const VF b0 = load(b), b1 = load(b + kLanes);
@@ -99,14 +105,20 @@ inline constexpr Multiplies<14> kMultiply = {
 WEFT_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 WEFT_INLINE int64_t rounded_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
 
+// k in as few blocks as possible, all about the same. Depends on k alone, as the results do.
+WEFT_INLINE int64_t k_block_of(int64_t k, int64_t most, int64_t step) {
+  const int64_t blocks = k <= most ? 1 : (k + most - 1) / most;
+  return rounded_up((k + blocks - 1) / blocks, step);
+}
+
 // Scratch of a tile: the packed rows of a, one panel of b, and sums in f32 where c cannot carry
 // them.
 WEFT_INLINE int64_t a_elements(int64_t rows) {
-  return rounded_up(rows, kMr) * kKBlock + 2 * kLanes;
+  return rounded_up(rows, kMr) * kMaxKBlock + 2 * kLanes;
 }
 
-static int64_t vector_scratch_bytes(int64_t rows, int64_t columns) {
-  return 4 * (rounded_up(a_elements(rows), 16) + kKBlock * kNr + rows * columns);
+inline int64_t vector_scratch_bytes(int64_t rows, int64_t columns) {
+  return 4 * (rounded_up(a_elements(rows), 16) + kMaxKBlock * kNr + rows * columns);
 }
 
 // Sums of k block `k0` of a tile: f32 results collect in c, bf16 results in scratch until the last
@@ -130,16 +142,21 @@ WEFT_INLINE SumsTo block_of(SumsTo to, int64_t row, int64_t column) {
   return to;
 }
 
+WEFT_INLINE void prefetch(const char* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
+}
+
 template <class T>
-static void vector_tile(const GemmTile& tile) {
+void vector_tile(const GemmTile& tile) {
   auto* a_panels = static_cast<float*>(tile.scratch);
   float* b_panel = a_panels + rounded_up(a_elements(tile.rows), 16);
-  float* collected = b_panel + kKBlock * kNr;
+  float* collected = b_panel + kMaxKBlock * kNr;
+  const int64_t k_block = k_block_of(tile.k, kMaxKBlock, kLanes);
   int64_t k0 = 0;
   do {
-    const int64_t kc = smaller(kKBlock, tile.k - k0);
+    const int64_t kc = smaller(k_block, tile.k - k0);
     pack_panels<kMr, T>({tile.a, tile.first_row, tile.rows, k0, kc, a_panels, kc * kMr});
-    const SumsTo to = sums_to(tile, k0, kKBlock, collected);
+    const SumsTo to = sums_to(tile, k0, k_block, collected);
     for (int64_t j = 0; j < tile.columns; j += kNr) {
       const int64_t columns = smaller(kNr, tile.columns - j);
       const float* b = b_panel;
@@ -148,17 +165,22 @@ static void vector_tile(const GemmTile& tile) {
       } else {
         pack_panels<kNr, T>({tile.b, tile.first_column + j, columns, k0, kc, b_panel, 0});
       }
-      for (int64_t i = 0; i < tile.rows; i += kMr) {
+      // While the rows go over this panel, the next one comes near.
+      const bool more = tile.panels != nullptr && j + kNr < tile.columns;
+      const auto* ahead = reinterpret_cast<const char*>(b + tile.panel_stride);
+      const int64_t share = kc * kNr * 4 * kMr / tile.rows;
+      for (int64_t i = 0; i < tile.rows; i += kMr, ahead += share) {
         const int64_t rows = smaller(kMr, tile.rows - i);
+        if (more) prefetch(ahead, share);
         kMultiply.of[rows](a_panels + i * kc, b, kc, columns, block_of(to, i, j));
       }
     }
-    k0 += kKBlock;
+    k0 += k_block;
   } while (k0 < tile.k);
 }
 
 template <class T>
-static void vector_pack_b(const GemmPack& pack) {
+void vector_pack_b(const GemmPack& pack) {
   pack_panels<kNr, T>(pack);
 }
 
