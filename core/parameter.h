@@ -59,9 +59,9 @@ struct Init {
 struct ParameterSpec {
   std::string name;  // global and layout-free: "block.7.mixer.q_proj.weight"
   Shape global;
-  std::vector<Split> splits;
-  std::vector<Axis> partial_over;  // axes whose ranks hold partial sums of the gradient
-  Init init;
+  std::vector<Split> splits = {};
+  std::vector<Axis> partial_over = {};  // axes whose ranks hold partial sums of the gradient
+  Init init = {};
   bool weight_decay = true;
   bool expert = false;  // lives on the expert axes
   bool f32 = false;     // f32 in every precision: norms, biases, gates, the router

@@ -50,4 +50,13 @@ Tensor Tensor::row(int64_t index) const {
   return t;
 }
 
+Tensor Tensor::slice(int64_t begin, int64_t count) const {
+  WEFT_CHECK(shape_.dims() == 1, "a slice of {}, which has not one dim", shape_);
+  const View part = view().columns(begin, count);
+  Tensor t = *this;
+  t.data_ = part.data;
+  t.shape_ = part.shape;
+  return t;
+}
+
 }  // namespace weft

@@ -99,6 +99,7 @@ class Tensor {
   Tensor reshaped(Shape shape) const;                   // same bytes, other extents
   Tensor row_range(int64_t begin, int64_t count) const; // shares bytes; [count, width]
   Tensor row(int64_t index) const;                      // shares bytes; first dim dropped
+  Tensor slice(int64_t begin, int64_t count) const;     // shares bytes; part of a tensor of one dim
 
  private:
   int64_t width() const { return shape_.dims() == 0 ? 1 : shape_.back(); }

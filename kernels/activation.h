@@ -13,13 +13,14 @@ void activation_forward(Exec& exec, Activation f, ConstView x, View y);
 void activation_backward(Exec& exec, Activation f, ConstView x, ConstView dy, View dx);
 
 // h [n, f] = scale [n] * silu(gate) * up, with gate_up [n, 2f] = (gate | up). An empty scale is 1.
-// The scale carries the router's weight of an expert's row, so that the down projection's output needs
-// no further factor and need not be kept.
+// The scale carries the router's weight of an expert's row, so that the down projection's output
+// needs no further factor and need not be kept.
 void swiglu_forward(Exec& exec, ConstView gate_up, ConstView scale, View h);
 
-// Given dh [n, f], the gradient of h:  d_gate_up [n, 2f];  d_scale [n] = sum_j dh * silu(gate) * up;
-// h [n, f] is computed again where wanted (not empty), because the gradient of the down projection
-// needs it. d_scale may be empty when scale is. d_gate_up may be the same bytes as gate_up.
+// Given dh [n, f], the gradient of h:  d_gate_up [n, 2f];  d_scale [n] = sum_j dh * silu(gate) *
+// up; h [n, f] is computed again where wanted (not empty), because the gradient of the down
+// projection needs it. d_scale may be empty when scale is. d_gate_up may be the same bytes as
+// gate_up.
 void swiglu_backward(Exec& exec, ConstView gate_up, ConstView scale, ConstView dh, View d_gate_up,
                      View d_scale, View h);
 

@@ -14,7 +14,8 @@ struct AdamW {
   int64_t step = 1;           // counts from 1
 };
 
-// master, m, v: f32 [n], updated; grad: f32 [n]; value: bf16 [n] written from the new master, or empty.
+// master, m, v: f32 [n], updated; grad: f32 [n]; value: bf16 [n] written from the new master, or
+// empty.
 void adamw(Exec& exec, const AdamW& options, View master, ConstView grad, View m, View v,
            View value);
 

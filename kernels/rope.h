@@ -14,8 +14,8 @@ struct Rope {
   enum class Direction : uint8_t { kForward, kBackward } direction = Direction::kForward;
 };
 
-// x [tokens, heads * head_width] in place (rows may be strided); positions [tokens] i32, counted from
-// each document's start. kBackward is the transpose: it turns gradients back.
+// x [tokens, heads * head_width] in place (rows may be strided); positions [tokens] i32, counted
+// from each document's start. kBackward is the transpose: it turns gradients back.
 void rope(Exec& exec, const Rope& rope, ConstView positions, View x);
 
 }  // namespace weft::kernels

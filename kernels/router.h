@@ -15,15 +15,15 @@ struct Router {
   int64_t active = 1;                      // k
 };
 
-// logits [n, experts] -> probabilities [n, experts] (softmax), index [n, k] (i32, best first, ties to
-// the lower index), weight [n, k]; log_sum_exp [n]. Returns the first token with a logit that is not
-// finite, or -1.
+// logits [n, experts] -> probabilities [n, experts] (softmax), index [n, k] (i32, best first, ties
+// to the lower index), weight [n, k]; log_sum_exp [n]. Returns the first token with a logit that is
+// not finite, or -1.
 int64_t route_forward(Exec& exec, const Router& router, ConstView logits, View probabilities,
                       View index, View weight, View log_sum_exp);
 
 // d_logits [n, experts] from d_weight [n, k], plus the balance loss's term
-// aux_scale * p_nj (fraction_j - sum_e fraction_e p_ne) with fraction [experts], plus the z loss's term
-// z_scale * lse_n p_nj.
+// aux_scale * p_nj (fraction_j - sum_e fraction_e p_ne) with fraction [experts], plus the z loss's
+// term z_scale * lse_n p_nj.
 struct RouterBackward {
   float aux_scale = 0.0f;
   float z_scale = 0.0f;
@@ -34,9 +34,9 @@ void route_backward(Exec& exec, const Router& router, const RouterBackward& scal
 
 // The n * k (token, choice) pairs sorted by expert, then by token, then by choice.
 struct ExpertOrder {
-  std::vector<int64_t> offsets;   // [experts + 1]: rows of expert e are offsets[e] .. offsets[e + 1]
-  Tensor token;                   // i32 [n * k]: sorted row -> token
-  Tensor row;                     // i32 [n, k]: pair -> sorted row
+  std::vector<int64_t> offsets;  // [experts + 1]: rows of expert e are offsets[e] .. offsets[e + 1]
+  Tensor token;                  // i32 [n * k]: sorted row -> token
+  Tensor row;                    // i32 [n, k]: pair -> sorted row
 };
 ExpertOrder order_by_expert(Exec& exec, ConstView index, int64_t experts);
 

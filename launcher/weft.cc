@@ -1,1 +1,12 @@
-int main() { return 0; }
+#include "launcher/cli.h"
+#include "launcher/commands.h"
+
+int main(int argc, char** argv) {
+  return weft::run_program(argc, argv,
+                           {
+                               weft::add_train,
+                               weft::add_bench,
+                               weft::add_verify,
+                               weft::add_info,
+                           });
+}

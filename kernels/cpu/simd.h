@@ -1,14 +1,17 @@
 #pragma once
 
+#include <immintrin.h>
+
 #include <cstdint>
 #include <cstring>
 
 #include "core/dtype.h"
 
-// Vectors of the instruction set this file is compiled for, over the compiler's vector types: one source
-// for SSE2, AVX2 and AVX-512. Include only from kernels/cpu/*.cc. Everything lives in a namespace of the
-// instruction set and is forced inline: were such a function emitted out of line in two sets, the linker
-// would keep one of them for both and a plain machine would meet AVX-512 (tests/rules checks the objects).
+// Vectors of the instruction set this file is compiled for, over the compiler's vector types: one
+// source for SSE2, AVX2 and AVX-512. Include only from kernels/cpu/*.cc. Everything lives in a
+// namespace of the instruction set and is forced inline: were such a function emitted out of line
+// in two sets, the linker would keep one of them for both and a plain machine would meet AVX-512
+// (tests/rules checks the objects).
 #define WEFT_INLINE [[gnu::always_inline]] inline
 
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
@@ -95,6 +98,16 @@ WEFT_INLINE VF max(VF a, VF b) { return a > b ? a : b; }
 WEFT_INLINE VF min(VF a, VF b) { return a < b ? a : b; }
 WEFT_INLINE VF abs(VF a) { return max(a, -a); }
 
+WEFT_INLINE VF sqrt(VF v) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<VF>(_mm512_maskz_sqrt_ps(0xffff, reinterpret_cast<__m512>(v)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<VF>(_mm256_sqrt_ps(reinterpret_cast<__m256>(v)));
+#else
+  return reinterpret_cast<VF>(_mm_sqrt_ps(reinterpret_cast<__m128>(v)));
+#endif
+}
+
 // Sums and maxima over lanes, always in the same order.
 WEFT_INLINE float sum(VF v) {
   float lane[kLanes];
@@ -114,7 +127,8 @@ WEFT_INLINE float max_lane(VF v) {
 }
 
 // e^x to about one unit in the last place; 0 below -87.3, infinite above 88.7, NaN for NaN.
-// x = n log 2 + r with |r| <= log(2)/2; e^r by its Taylor polynomial of degree 7; 2^n by the exponent.
+// x = n log 2 + r with |r| <= log(2)/2; e^r by its Taylor polynomial of degree 7; 2^n by the
+// exponent.
 WEFT_INLINE VF exp(VF x) {
   const VF clamped = min(max(x, splat(-87.33654f)), splat(88.72283f));
   const VF shifted = clamped * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
@@ -164,5 +178,18 @@ WEFT_INLINE VF log(VF x) {
 
 WEFT_INLINE VF sigmoid(VF x) { return 1.0f / (1.0f + exp(-x)); }
 WEFT_INLINE VF silu(VF x) { return x * sigmoid(x); }
+
+// Near 0 by an odd polynomial, since 1 - 2 / (e^2x + 1) loses all relative precision there.
+WEFT_INLINE VF tanh(VF x) {
+  const VF z = x * x;
+  VF p = splat(-5.70498872745e-3f);
+  p = p * z + 2.06390887954e-2f;
+  p = p * z - 5.37397155531e-2f;
+  p = p * z + 1.33314422036e-1f;
+  p = p * z - 3.33332819422e-1f;
+  const VF size = abs(x);
+  const VF far = 1.0f - 2.0f / (exp(size + size) + 1.0f);
+  return select(size < 0.625f, p * z * x + x, select(x < 0.0f, -far, far));
+}
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

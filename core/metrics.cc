@@ -1,0 +1,130 @@
+#include "core/metrics.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/tensorboard.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string number(double x) { return std::isfinite(x) ? fmt::format("{}", x) : "null"; }
+
+// The shortest text that reads back as the same bits, filled up to nine significant digits.
+std::string loss_number(double x) {
+  if (!std::isfinite(x)) return "null";
+  std::string text = number(x);
+  int digits = 0;  // from the first that is not zero
+  for (const char c : text.substr(0, text.find('e'))) {
+    if (c >= '1' && c <= '9')
+      ++digits;
+    else if (c == '0' && digits > 0)
+      ++digits;
+  }
+  if (digits >= 9) return text;
+  text = fmt::format("{:#.9g}", x);
+  if (text.back() == '.') text += '0';
+  return text;
+}
+
+// True for a whole line of a step before `first_step`.
+bool keeps(const std::string& line, int64_t first_step) {
+  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("step")) return false;
+  return json["step"].is_number_integer() && json["step"].get<int64_t>() < first_step;
+}
+
+void drop_later_lines(const std::string& path, int64_t first_step) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return;  // nothing there yet
+  const std::string temporary = path + ".new";
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    for (std::string line; std::getline(in, line);) {
+      if (keeps(line, first_step)) out << line << '\n';
+    }
+    out.flush();
+    if (!out) throw Error("{}: cannot write", temporary);
+  }
+  std::error_code error;
+  fs::rename(temporary, path, error);
+  if (error) throw Error("{}: cannot write: {}", path, error.message());
+}
+
+std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
+  std::vector<std::pair<std::string, double>> tags = {
+      {"loss", m.loss},
+      {"aux_loss", m.aux_loss},
+      {"grad_norm", m.grad_norm},
+      {"lr", m.lr},
+      {"step_ms", m.step_ms},
+      {"tokens_per_s", m.tokens_per_s},
+      {"mfu", m.mfu},
+      {"tokens", static_cast<double>(m.tokens)},
+      {"peak_bytes", static_cast<double>(m.peak_bytes)},
+      {"dropped", static_cast<double>(m.dropped)},
+      {"skipped", m.skipped ? 1.0 : 0.0}};
+  if (m.valid_loss) tags.emplace_back("valid_loss", *m.valid_loss);
+  for (const auto& [axis, bytes] : m.comm_bytes) {
+    tags.emplace_back("comm_bytes/" + axis, static_cast<double>(bytes));
+  }
+  for (size_t i = 0; i < m.expert_load.size(); ++i) {
+    tags.emplace_back(fmt::format("expert_load/{:03}", i), m.expert_load[i]);
+  }
+  return tags;
+}
+
+}  // namespace
+
+std::string to_json(const StepMetrics& m) {
+  std::string comm, load;
+  for (const auto& [axis, bytes] : m.comm_bytes) {
+    comm += fmt::format("{}{}:{}", comm.empty() ? "" : ",", nlohmann::json(axis).dump(), bytes);
+  }
+  for (const double x : m.expert_load)
+    load += fmt::format("{}{}", load.empty() ? "" : ",", number(x));
+  std::string out =
+      fmt::format(R"({{"step":{},"loss":{},"aux_loss":{},"grad_norm":{},"lr":{})", m.step,
+                  loss_number(m.loss), loss_number(m.aux_loss), number(m.grad_norm), number(m.lr));
+  out +=
+      fmt::format(R"(,"step_ms":{},"tokens_per_s":{},"mfu":{},"tokens":{},"peak_bytes":{})",
+                  number(m.step_ms), number(m.tokens_per_s), number(m.mfu), m.tokens, m.peak_bytes);
+  out += fmt::format(R"(,"comm_bytes":{{{}}},"expert_load":[{}],"dropped":{},"skipped":{})", comm,
+                     load, m.dropped, m.skipped);
+  if (m.valid_loss) out += fmt::format(R"(,"valid_loss":{})", loss_number(*m.valid_loss));
+  out += "}";
+  return out;
+}
+
+MetricsWriter::MetricsWriter(const std::string& dir, int64_t first_step)
+    : path_((fs::path(dir) / "metrics.jsonl").string()) {
+  std::error_code error;
+  fs::create_directories(dir, error);
+  if (error) throw Error("{}: cannot make this folder: {}", dir, error.message());
+  drop_later_lines(path_, first_step);
+  file_.reset(std::fopen(path_.c_str(), "ab"));
+  if (!file_) throw Error("{}: cannot write: {}", path_, std::strerror(errno));
+  events_ = std::make_unique<EventWriter>((fs::path(dir) / "tensorboard").string(), first_step);
+}
+
+MetricsWriter::~MetricsWriter() = default;
+
+void MetricsWriter::write(const StepMetrics& metrics) {
+  const std::string line = to_json(metrics) + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
+      std::fflush(file_.get()) != 0) {
+    throw Error("{}: cannot write: {}", path_, std::strerror(errno));
+  }
+  events_->scalars(metrics.step, scalars_of(metrics));
+}
+
+}  // namespace weft

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft {
+
+class EventWriter;
+
+// What one optimizer step measured, over all ranks.
+struct StepMetrics {
+  int64_t step = 0;  // from 1
+  double loss = 0;   // of the language model, mean over target tokens
+  double aux_loss = 0;
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  double step_ms = 0;
+  double tokens_per_s = 0;
+  double mfu = 0;      // 0 to 1
+  int64_t tokens = 0;  // seen since the first step
+  int64_t peak_bytes = 0;
+  std::map<std::string, int64_t> comm_bytes;  // by mesh axis
+  std::vector<double> expert_load;            // largest over mean, per MoE layer
+  int64_t dropped = 0;                        // pairs beyond an expert's capacity
+  bool skipped = false;                       // gradients were not finite
+  std::optional<double> valid_loss;           // where this step was followed by a validation
+};
+
+// One JSON object on one line, without the line's end. Numbers read back as the same bits, losses
+// have at least nine significant digits; what is not finite is null.
+std::string to_json(const StepMetrics& metrics);
+
+// dir/metrics.jsonl and dir/tensorboard, one line and one event per step, on disk when write
+// returns.
+class MetricsWriter {
+ public:
+  // `first_step` is the first that will be written: lines of earlier steps stay, later ones (of a
+  // run that went further than its last checkpoint) are removed.
+  explicit MetricsWriter(const std::string& dir, int64_t first_step = 1);
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  void write(const StepMetrics& metrics);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::unique_ptr<EventWriter> events_;
+};
+
+}  // namespace weft

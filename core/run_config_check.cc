@@ -1,0 +1,139 @@
+#include <cctype>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "core/run_config.h"
+
+namespace weft {
+namespace {
+
+struct Keys {
+  std::string key;
+  std::string other = {};
+};
+
+// Refuses a combination: "file:line:column: key = value <what and the rule>; nearest: <...>". The
+// place is the key's or, where that one has its default, the one of the key it collides with.
+template <class T, class... Args>
+[[noreturn]] void refuse(const Config& config, const Keys& keys, const T& value,
+                         fmt::format_string<Args...> why, Args&&... args) {
+  const bool other = !config.places.contains(keys.key) && config.places.contains(keys.other);
+  throw ConfigError("{}: {} = {} {}", config.where(other ? keys.other : keys.key), keys.key, value,
+                    fmt::format(why, std::forward<Args>(args)...));
+}
+
+void check_pattern(const Config& config) {
+  const ModelConfig& m = config.model;
+  std::set<char> defined;
+  for (const auto& [letter, layer] : m.letters) defined.insert(letter);
+  const std::string pattern = fmt::format("\"{}\"", m.pattern);
+  if (m.pattern.empty()) {
+    refuse(config, {"model.pattern"}, pattern,
+           "is empty; it needs one letter per layer, for example \"LLLN\"");
+  }
+  for (const char letter : m.pattern) {
+    if (defined.contains(letter)) continue;
+    if (!std::isalpha(static_cast<unsigned char>(letter))) {
+      refuse(config, {"model.pattern"}, pattern, "holds '{}'; only letters name layers", letter);
+    }
+    const std::string tables = defined.empty()
+                                   ? "no letter is defined"
+                                   : fmt::format("defined letters: {}", fmt::join(defined, ", "));
+    refuse(config, {"model.pattern"}, pattern,
+           "uses the letter '{}', which has no table; add [model.layer.{}] with a mixer ({})",
+           letter, letter, tables);
+  }
+}
+
+bool uses_moe(const ModelConfig& m) {
+  for (const char letter : m.pattern) {
+    if (m.letters.at(letter).ffn == "moe") return true;
+  }
+  return false;
+}
+
+void check_moe(const Config& config) {
+  const MoeConfig& moe = config.model.moe;
+  if (moe.active > moe.experts) {
+    refuse(config, {"model.moe.active", "model.moe.experts"}, moe.active,
+           "is more than model.moe.experts = {}; a token visits an expert once; nearest: {}",
+           moe.experts, moe.experts);
+  }
+  if (moe.experts % moe.n_group != 0) {
+    refuse(config, {"model.moe.n_group", "model.moe.experts"}, moe.n_group,
+           "does not divide model.moe.experts = {}; groups have equal size; nearest: {}",
+           moe.experts, [&] {
+             int64_t near = moe.n_group;
+             while (moe.experts % near != 0) --near;
+             return near;
+           }());
+  }
+  if (moe.topk_group > moe.n_group) {
+    refuse(config, {"model.moe.topk_group", "model.moe.n_group"}, moe.topk_group,
+           "is more than model.moe.n_group = {}; nearest: {}", moe.n_group, moe.n_group);
+  }
+  const int64_t reachable = moe.topk_group * (moe.experts / moe.n_group);
+  if (moe.active > reachable) {
+    refuse(config, {"model.moe.active", "model.moe.experts"}, moe.active,
+           "is more than the {} experts of topk_group = {} groups; nearest: {}", reachable,
+           moe.topk_group, reachable);
+  }
+}
+
+void check_train(const Config& config) {
+  const TrainConfig& t = config.train;
+  if (t.global_batch % t.micro_batch != 0) {
+    const int64_t below = t.global_batch / t.micro_batch * t.micro_batch;
+    const int64_t above = below + t.micro_batch;
+    refuse(config, {"train.global_batch", "train.micro_batch"}, t.global_batch,
+           "is not a multiple of train.micro_batch = {}; nearest: {}", t.micro_batch,
+           below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above));
+  }
+}
+
+void check_optimizer(const Config& config) {
+  const OptimizerConfig& o = config.optimizer;
+  if (o.warmup > config.train.steps) {
+    refuse(config, {"optimizer.warmup", "train.steps"}, o.warmup,
+           "is more than train.steps = {}: the peak learning rate would never be reached; "
+           "nearest: {}",
+           config.train.steps, config.train.steps);
+  }
+  if (o.schedule != "constant" && o.min_lr > o.lr) {
+    refuse(config, {"optimizer.min_lr", "optimizer.lr"}, o.min_lr,
+           "is above optimizer.lr = {}; nearest: {}", o.lr, o.lr);
+  }
+}
+
+void check_parallel(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  const MoeConfig& moe = config.model.moe;
+  if (uses_moe(config.model) && moe.experts % p.expert != 0) {
+    refuse(
+        config, {"parallel.expert", "model.moe.experts"}, p.expert,
+        "does not divide model.moe.experts = {}; every rank must hold the same number of experts",
+        moe.experts);
+  }
+  if (p.virtual_stages > 1 && p.schedule != "interleaved") {
+    refuse(config, {"parallel.virtual_stages", "parallel.schedule"}, p.virtual_stages,
+           "needs parallel.schedule = \"interleaved\", not \"{}\"; nearest: 1", p.schedule);
+  }
+}
+
+}  // namespace
+
+void validate(const Config& config) {
+  check_pattern(config);
+  if (uses_moe(config.model)) check_moe(config);
+  check_train(config);
+  check_optimizer(config);
+  check_parallel(config);
+  if (config.run.dir.empty()) {
+    refuse(config, {"run.dir"}, "\"\"", "is empty; name a folder, for example \"runs/first\"");
+  }
+}
+
+}  // namespace weft

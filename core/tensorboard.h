@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// TensorBoard event files: TFRecord framing around a few protobuf fields, written by hand.
+namespace weft {
+
+uint32_t crc32c(std::string_view bytes);         // Castagnoli
+uint32_t masked_crc32c(std::string_view bytes);  // as records store it
+
+// length u64, masked crc of those 8 bytes u32, bytes, masked crc of the bytes u32; little-endian.
+std::string tfrecord(std::string_view bytes);
+
+// One scalar summary event. `tags` name what TensorBoard plots.
+std::string scalar_event(double wall_time, int64_t step,
+                         const std::vector<std::pair<std::string, double>>& tags);
+
+class EventWriter {
+ public:
+  // A new file in `dir` (made when missing). TensorBoard forgets what earlier files of the same
+  // folder say about steps from `first_step` on, which a resumed run writes again.
+  EventWriter(const std::string& dir, int64_t first_step);
+
+  void scalars(int64_t step, const std::vector<std::pair<std::string, double>>& tags);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* f) const { std::fclose(f); }
+  };
+  void put(std::string_view event);
+
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+}  // namespace weft

@@ -1,0 +1,114 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/attention.h"
+#include "kernels/tile/heads.h"
+
+namespace weft::kernels {
+namespace {
+
+const AttentionTable& table_of(const Exec& exec) {
+  return by_isa(exec.isa, [](auto isa) -> const AttentionTable& { return attention_table(isa); });
+}
+
+void check_attention(const Attention& in, const ConstView& out, const ConstView& log_sum_exp) {
+  tile::check_heads("attention",
+                    {in.q, in.k, in.v, in.documents, in.heads, in.kv_heads, in.key, in.value});
+  WEFT_CHECK(in.window >= 0, "attention: a window of {} keys", in.window);
+  tile::check_matrix("attention", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
+  tile::check_matrix("attention", "log_sum_exp", log_sum_exp, in.q.rows(), in.heads, DType::kF32);
+}
+
+AttentionTask task_of(const Attention& in, const tile::Tokens& document, int64_t head) {
+  const int64_t kv_head = head / (in.heads / in.kv_heads);
+  AttentionTask task;
+  task.q = tile::head_of(in.q, document, head, in.key);
+  task.k = tile::head_of(in.k, document, kv_head, in.key);
+  task.v = tile::head_of(in.v, document, kv_head, in.value);
+  task.scale = in.scale;
+  task.window = in.window;
+  task.count = document.count;
+  return task;
+}
+
+// Blocks of queries of all documents, the last (and longest) rows of a document first, so that the
+// threads end together.
+struct Block {
+  tile::Tokens document;
+  int64_t begin, count;  // in the document
+};
+std::vector<Block> query_blocks(std::span<const int32_t> documents, int64_t length) {
+  std::vector<Block> blocks;
+  for (size_t d = 0; d + 1 < documents.size(); ++d) {
+    const tile::Tokens document{documents[d], documents[d + 1] - documents[d]};
+    for (int64_t begin = (document.count - 1) / length * length; begin >= 0; begin -= length) {
+      if (document.count == 0) break;
+      blocks.push_back({document, begin, std::min(length, document.count - begin)});
+    }
+  }
+  return blocks;
+}
+
+Tensor thread_scratch(Exec& exec, int64_t floats) {
+  return exec.scratch({exec.threads.size(), (floats + 15) / 16 * 16});
+}
+
+}  // namespace
+
+void attention_forward(Exec& exec, const Attention& in, View out, View log_sum_exp) {
+  check_attention(in, out, log_sum_exp);
+  const AttentionTable& table = table_of(exec);
+  const std::vector<Block> blocks = query_blocks(in.documents, table.query_block);
+  const Tensor scratch = thread_scratch(exec, table.forward_scratch(in.key, in.value));
+  const auto count = static_cast<int64_t>(blocks.size());
+  exec.threads.run_on(count * in.heads, [&](int64_t index, int thread) {
+    const Block& block = blocks[index % count];
+    const int64_t head = index / count;
+    AttentionTask task = task_of(in, block.document, head);
+    task.begin = block.begin, task.count = block.count;
+    const AttentionOutputs outputs{tile::head_of(out, block.document, head, in.value),
+                                   tile::column_of(log_sum_exp, block.document, head)};
+    table.forward(task, outputs, scratch.data<float>() + thread * scratch.shape().back());
+  });
+}
+
+void attention_backward(Exec& exec, const Attention& in, ConstView out, ConstView log_sum_exp,
+                        ConstView d_out, const AttentionGradients& gradients) {
+  const int64_t tokens = in.q.rows();
+  check_attention(in, out, log_sum_exp);
+  tile::check_matrix("attention", "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
+  tile::check_matrix("attention", "dq", gradients.dq, tokens, in.heads * in.key, in.q.dtype);
+  tile::check_matrix("attention", "dk", gradients.dk, tokens, in.kv_heads * in.key, in.k.dtype);
+  tile::check_matrix("attention", "dv", gradients.dv, tokens, in.kv_heads * in.value, in.v.dtype);
+
+  // Every head sums its own dk and dv in f32; the heads of a group are then added up in order.
+  const AttentionTable& table = table_of(exec);
+  const auto documents = static_cast<int64_t>(in.documents.size()) - 1;
+  const Tensor dk = exec.scratch({tokens, in.heads * in.key});
+  const Tensor dv = exec.scratch({tokens, in.heads * in.value});
+  const Tensor scratch = thread_scratch(exec, table.backward_scratch(in.key, in.value));
+  exec.threads.run_on(documents * in.heads, [&](int64_t index, int thread) {
+    const int64_t document = index / in.heads, head = index % in.heads;
+    const int64_t begin = in.documents[document];
+    const tile::Tokens all{begin, in.documents[document + 1] - begin};
+    if (all.count == 0) return;
+    const AttentionGradientTask g{
+        tile::head_of(out, all, head, in.value),     tile::head_of(d_out, all, head, in.value),
+        tile::column_of(log_sum_exp, all, head),     tile::head_of(gradients.dq, all, head, in.key),
+        tile::head_of(dk.view(), all, head, in.key), tile::head_of(dv.view(), all, head, in.value)};
+    for (const tile::Out& sum : {g.dk, g.dv}) {
+      for (int64_t t = 0; t < all.count; ++t) {
+        std::fill_n(static_cast<float*>(sum.data) + t * sum.stride, sum.columns, 0.0f);
+      }
+    }
+    table.backward(task_of(in, all, head), g,
+                   scratch.data<float>() + thread * scratch.shape().back());
+  });
+  const int64_t group = in.heads / in.kv_heads;
+  tile::sum_groups(exec, dk, gradients.dk, group, in.key);
+  tile::sum_groups(exec, dv, gradients.dv, group, in.value);
+}
+
+}  // namespace weft::kernels

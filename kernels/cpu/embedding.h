@@ -1,0 +1,31 @@
+#pragma once
+
+#include "kernels/by_isa.h"
+#include "kernels/cpu/rows.h"
+
+namespace weft::kernels {
+
+struct EmbeddingForward {
+  const int32_t* tokens;
+  ConstRows table;
+  Rows y;
+  int64_t width;
+};
+
+struct EmbeddingBackward {
+  const int32_t* tokens;
+  ConstRows dy;
+  Rows d_table;  // f32
+};
+
+struct EmbeddingTable {
+  void (*forward)(const EmbeddingForward&, int64_t begin, int64_t end);
+  // The box is one of dy: its rows and its columns.
+  void (*backward)(const EmbeddingBackward&, const Box&);
+};
+const EmbeddingTable& embedding_table(IsaTag<Isa::kPlain>);
+const EmbeddingTable& embedding_table(IsaTag<Isa::kAvx2>);
+const EmbeddingTable& embedding_table(IsaTag<Isa::kAvx512>);
+const EmbeddingTable& embedding_table(IsaTag<Isa::kAmx>);
+
+}  // namespace weft::kernels

@@ -1,0 +1,123 @@
+#pragma once
+
+#include "kernels/tile/cpu_steps.h"
+
+// The CPU engine: one thread, f32 operands, AVX-512, AVX2 or plain vectors by the flags this is
+// compiled with. Include only from kernels/cpu/*.cc.
+namespace weft::kernels::WEFT_ISA_NAMESPACE {
+
+template <tile::Form form, class A, class B>
+WEFT_INLINE void extent_of(const tile::Product<form, A, B>& p, int64_t& rows, int64_t& columns) {
+  rows = form == tile::Form::kTn ? p.a.columns : p.a.rows;
+  columns = form == tile::Form::kNt ? p.b.rows : p.b.columns;
+}
+template <class Source>
+WEFT_INLINE void extent_of(const tile::Take<Source>& step, int64_t& rows, int64_t& columns) {
+  rows = step.source.rows;
+  columns = step.source.columns;
+}
+
+class Engine {
+ public:
+  using In = tile::In;
+  using Out = tile::Out;
+  using InVector = tile::InVector;
+  using OutVector = tile::OutVector;
+  template <class S, auto rows, auto columns, unsigned uses>
+  using Operand = WEFT_ISA_NAMESPACE::Operand<S, rows, columns, uses>;
+  template <class S, auto size>
+  using Vector = WEFT_ISA_NAMESPACE::Vector<S, size>;
+
+  // Numbers of a program are vectors of kLanes columns.
+  WEFT_INLINE static VF number(float x) { return splat(x); }
+  WEFT_INLINE static VF exp(VF x) { return WEFT_ISA_NAMESPACE::exp(x); }
+  WEFT_INLINE static float exp(float x) { return WEFT_ISA_NAMESPACE::exp(splat(x))[0]; }
+  WEFT_INLINE static VF log(VF x) { return WEFT_ISA_NAMESPACE::log(x); }
+  WEFT_INLINE static VF select(VI mask, VF yes, float no) { return mask ? yes : splat(no); }
+  WEFT_INLINE static VI inside(const tile::Band& band, Row i, Column j) {
+    const VI ahead = lane_numbers() + static_cast<int32_t>(j.j - i.i);
+    return (ahead >= clamped(band.low)) & (ahead <= clamped(band.high));
+  }
+  WEFT_INLINE static VF at(const In& view, Row i, Column j) { return lanes_of(view, i, j); }
+
+  template <class Op, class F = tile::Same>
+  WEFT_INLINE void load(Op& op, const In& view, F f = {}) {
+    if (view.dtype == DType::kF32) {
+      load_operand(op, static_cast<const float*>(view.data), view, f);
+    } else {
+      load_operand(op, static_cast<const bf16*>(view.data), view, f);
+    }
+  }
+  template <class Op>
+  WEFT_INLINE void clear(Op& op) {
+    for (int64_t i = 0; i < op.rows * op.stride; i += kLanes) store(op.plain + i, VF{});
+  }
+
+  WEFT_INLINE void load(Numbers& v, const InVector& view) {
+    for (int64_t i = 0; i < v.size; ++i)
+      v.data[i] = view.empty() ? 0.0f : view.data[i * view.stride];
+    for (int64_t i = v.size; i < round_up(v.size, kStripColumns); ++i) v.data[i] = 0;
+  }
+  WEFT_INLINE void save(const Numbers& v, const OutVector& view) {
+    if (view.empty()) return;
+    for (int64_t i = 0; i < v.size; ++i) view.data[i * view.stride] = v.data[i];
+  }
+  // v[i] = f(i), for the padding too
+  template <class F>
+  WEFT_INLINE void fill(Numbers& v, F f) {
+    for (int64_t i = 0; i < round_up(v.size, kStripColumns); i += kLanes)
+      store(v.data + i, f(Column{i}));
+  }
+  WEFT_INLINE void cumsum(Numbers& v) {
+    for (int64_t i = 1; i < v.size; ++i) v.data[i] += v.data[i - 1];
+  }
+  WEFT_INLINE void reverse_cumsum(Numbers& v) {
+    for (int64_t i = v.size - 1; i > 0; --i) v.data[i - 1] += v.data[i];
+  }
+  WEFT_INLINE void add_to_last(Numbers& v, float x) { v.data[v.size - 1] += x; }
+  WEFT_INLINE float total(const Numbers& v) {
+    float sum = 0;
+    for (int64_t i = 0; i < v.size; ++i) sum += v.data[i];
+    return sum;
+  }
+
+  // The steps, one after the other, on every strip of the result. The right factor's strip stays in
+  // the L1 while the left factor passes by.
+  template <class First, class... Rest>
+  WEFT_INLINE void run(const tile::Band& band, const First& first, const Rest&... rest) {
+    int64_t rows, columns;
+    extent_of(first, rows, columns);
+    (prepare(rest), ...);
+    const int64_t padded = round_up(rows, 4);
+    Strip t;
+    for (t.j = 0; t.j < columns; t.j += kStripColumns) {
+      t.columns = columns - t.j < kStripColumns ? columns - t.j : kStripColumns;
+      for (t.i = 0; t.i < padded; t.i += t.height) {
+        t.height = strip_rows(padded - t.i);
+        t.rows = rows - t.i < t.height ? rows - t.i : t.height;
+        if (t.j - (t.i + t.rows - 1) > band.high || t.j + t.columns - 1 - t.i < band.low) {
+          (skip(rest, t), ...);
+          continue;
+        }
+        t.fresh = true;
+        apply(first, t);
+        (apply(rest, t), ...);
+      }
+    }
+    (finish(rest), ...);
+  }
+
+ private:
+  WEFT_INLINE static VI lane_numbers() {
+    VI v{};
+#pragma GCC unroll 16
+    for (int l = 0; l < kLanes; ++l) v[l] = l;
+    return v;
+  }
+  WEFT_INLINE static int32_t clamped(int64_t x) {
+    constexpr int64_t limit = int64_t{1} << 30;
+    return static_cast<int32_t>(x > limit ? limit : x < -limit ? -limit : x);
+  }
+};
+
+}  // namespace weft::kernels::WEFT_ISA_NAMESPACE

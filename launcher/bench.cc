@@ -1,0 +1,11 @@
+#include "launcher/commands.h"
+
+namespace weft {
+
+void add_bench(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure, with the machine's own peak beside it");
+  bench->footer("Example: weft bench step configs/tiny.toml --json step.json");
+  add_bench_step(*bench);
+}
+
+}  // namespace weft

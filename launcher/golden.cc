@@ -1,0 +1,135 @@
+#include "launcher/golden.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/elementwise.h"
+
+namespace weft {
+namespace {
+
+std::string metadata_of(const SafetensorsFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) {
+    throw ConfigError("{}: no '{}' in the metadata; this is not a golden case", file.path(), key);
+  }
+  return found->second;
+}
+
+std::vector<double> numbers(const Tensor& t) {
+  std::vector<double> out(static_cast<size_t>(t.elements()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    switch (t.dtype()) {
+      case DType::kF32: out[i] = t.data<float>()[i]; break;
+      case DType::kBF16: out[i] = to_float(t.data<bf16>()[i]); break;
+      case DType::kI32: out[i] = t.data<int32_t>()[i]; break;
+      default: out[i] = static_cast<double>(t.data<int64_t>()[i]);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+GoldenCase::GoldenCase(const std::string& path, DType precision)
+    : precision(precision), file_(path) {
+  kind = metadata_of(file_, "kind");
+  mixer = metadata_of(file_, "mixer");
+  config = nlohmann::json::parse(metadata_of(file_, "config"), nullptr, false);
+  if (!config.is_object()) throw ConfigError("{}: its 'config' is not a JSON object", path);
+}
+
+Tensor GoldenCase::read(Exec& exec, const std::string& key, DType type) const {
+  return file_.read(exec.pool, key, type, Label::kActivations);
+}
+
+Tensor GoldenCase::rows(Exec& exec, const std::string& key) const {
+  if (!has(key)) return {};
+  const Tensor t = read(exec, key, precision);
+  const Shape& s = t.shape();
+  if (s.dims() < 3) return t;
+  return t.reshaped({s[0] * s[1], s.elements() / std::max<int64_t>(1, s[0] * s[1])});
+}
+
+std::vector<Tensor> GoldenCase::states(Exec& exec, const std::string& prefix) const {
+  std::vector<Tensor> found;
+  while (has(fmt::format("{}{}", prefix, found.size()))) {
+    found.push_back(read(exec, fmt::format("{}{}", prefix, found.size()), DType::kF32));
+  }
+  return found;
+}
+
+Sequence GoldenCase::sequence(Exec& exec, const std::string& key) const {
+  std::vector<int32_t> documents;
+  if (has("cu_seqlens")) {
+    const Tensor offsets = read(exec, "cu_seqlens", DType::kI32);
+    documents.assign(offsets.data<int32_t>(), offsets.data<int32_t>() + offsets.elements());
+  } else {
+    const Shape& s = shape(key);
+    for (int64_t b = 0; b <= s[0]; ++b) documents.push_back(static_cast<int32_t>(b * s[1]));
+  }
+  return make_sequence(exec, std::move(documents));
+}
+
+Tolerance default_tolerance(DType precision) {
+  return precision == DType::kBF16 ? Tolerance{2e-2, 5e-2} : Tolerance{2e-5, 2e-4};
+}
+
+void Comparison::check(Exec& exec, const std::string& key, const Tensor& got) {
+  if (!golden_.has(key)) return;
+  const bool integer = golden_.file().at(key).type == FileType::kI32;
+  const Tensor want_tensor = golden_.read(exec, key, integer ? DType::kI32 : DType::kF32);
+  WEFT_CHECK(want_tensor.elements() == got.elements(), "{}: {} against the file's {}", key,
+             got.shape(), want_tensor.shape());
+  const std::vector<double> want = numbers(want_tensor), have = numbers(got);
+  double largest = 0, error = 0;
+  for (const double w : want) largest = std::max(largest, std::abs(w));
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double e = std::abs(have[i] - want[i]);
+    error = std::isnan(e) ? INFINITY : std::max(error, e);
+  }
+  constexpr double kNothing = 1e-6;  // a reference below this is compared absolutely
+  const bool absolute = largest < kNothing;
+  const bool gradient = key.starts_with("grad.");
+  const double allowed =
+      absolute ? kNothing : (gradient ? tolerance_.gradient : tolerance_.output);
+  const double relative = absolute ? error : error / largest;
+  ++compared_;
+  if (!(relative <= allowed)) ++failed_;
+  if (relative / allowed > worst_share_) {
+    worst_share_ = relative / allowed;
+    worst_ = relative;
+    worst_key_ = key;
+  }
+}
+
+void Comparison::check_states(Exec& exec, const std::string& prefix, const std::vector<Tensor>& got) {
+  for (size_t i = 0; i < got.size(); ++i) check(exec, fmt::format("{}{}", prefix, i), got[i]);
+}
+
+void Comparison::check_weights(Exec& exec, ParameterStore& store, const std::string& scope) {
+  for (Parameter& p : store.all()) {
+    check(exec, "grad.w." + p.spec.name.substr(scope.size()), p.grad);
+  }
+}
+
+void load_weights(Exec& exec, const GoldenCase& golden, ParameterStore& store,
+                  const std::string& scope) {
+  for (Parameter& p : store.all()) {
+    const std::string key = "w." + p.spec.name.substr(scope.size());
+    const FileTensor& stored = golden.file().at(key);
+    if (!(stored.shape == p.shape)) {
+      throw ConfigError("{}: {} is {}, the layer's is {}", golden.file().path(), key, stored.shape,
+                        p.shape);
+    }
+    golden.file().read_into(stored, p.master);
+  }
+  for (const FileTensor& stored : golden.file().tensors()) {
+    if (stored.name.starts_with("w.") && store.find(scope + stored.name.substr(2)) == nullptr) {
+      throw ConfigError("{}: the layer has no weight for {}", golden.file().path(), stored.name);
+    }
+  }
+  store.publish(exec);
+}
+
+}  // namespace weft

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/config.h"
+#include "core/parameter.h"
+#include "core/safetensors.h"
+#include "launcher/runtime.h"
+#include "layers/sequence.h"
+
+namespace weft {
+
+// One golden case: inputs, weights, cotangents and what an outside implementation made of them in f64.
+// Keys: in.*, w.*, state0.i, cu_seqlens, out.*, cot.*, grad.*.
+class GoldenCase {
+ public:
+  GoldenCase(const std::string& path, DType precision);
+
+  std::string kind, mixer;
+  nlohmann::json config;
+  DType precision;
+
+  bool has(const std::string& key) const { return file_.find(key) != nullptr; }
+  const Shape& shape(const std::string& key) const { return file_.at(key).shape; }
+  const SafetensorsFile& file() const { return file_; }
+
+  // As stored; floats in `type`.
+  Tensor read(Exec& exec, const std::string& key, DType type) const;
+  // [B, T, ...] as rows: [B * T, the rest], in the case's precision. Undefined when absent.
+  Tensor rows(Exec& exec, const std::string& key) const;
+  // The states state0.i or cot.state.i, f32; empty when absent.
+  std::vector<Tensor> states(Exec& exec, const std::string& prefix) const;
+  // cu_seqlens, or one document per batch row of `key`.
+  Sequence sequence(Exec& exec, const std::string& key) const;
+
+ private:
+  SafetensorsFile file_;
+};
+
+struct Tolerance {
+  double output, gradient;
+};
+Tolerance default_tolerance(DType precision);
+
+// Errors of one case: each tensor relative to its largest magnitude, and the worst of them.
+class Comparison {
+ public:
+  Comparison(const GoldenCase& golden, Tolerance tolerance) : golden_(golden), tolerance_(tolerance) {}
+
+  // Compares with the stored tensor of that key; absent keys are not compared.
+  void check(Exec& exec, const std::string& key, const Tensor& got);
+  void check_states(Exec& exec, const std::string& prefix, const std::vector<Tensor>& got);
+  // Every w.<name> of the file against the gradient of the parameter called scope + name, with which it
+  // was loaded.
+  void check_weights(Exec& exec, ParameterStore& store, const std::string& scope);
+
+  bool passed() const { return compared_ > 0 && failed_ == 0; }
+  double worst() const { return worst_; }
+  const std::string& worst_key() const { return worst_key_; }
+  int compared() const { return compared_; }
+
+ private:
+  const GoldenCase& golden_;
+  Tolerance tolerance_;
+  int compared_ = 0, failed_ = 0;
+  double worst_ = 0, worst_share_ = -1;  // share: of what is allowed
+  std::string worst_key_;
+};
+
+// Sets the parameters scope + name from w.<name>, every one of them, and publishes.
+void load_weights(Exec& exec, const GoldenCase& golden, ParameterStore& store, const std::string& scope);
+
+// Runs the case through Weft's own layers and kernels. Throws ConfigError when it cannot be run.
+Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance);
+
+}  // namespace weft

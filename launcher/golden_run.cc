@@ -1,0 +1,232 @@
+#include <cmath>
+
+#include "kernels/attention.h"
+#include "launcher/golden.h"
+#include "layers/block.h"
+#include "layers/mixers/registry.h"
+#include "layers/mlp.h"
+#include "layers/moe/moe.h"
+#include "layers/recurrence/scalar.h"
+
+namespace weft {
+namespace {
+
+// Golden names of options and mixers to ours; everything else is called the same.
+std::string our_name(const std::string& golden) {
+  static const std::map<std::string, std::string> kNames = {
+      {"H", "heads"},      {"Hkv", "kv_heads"}, {"N", "state"}, {"shared", "shared_memory"},
+      {"attention", "softmax"}};
+  const auto found = kNames.find(golden);
+  return found == kNames.end() ? golden : found->second;
+}
+
+OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
+                       const std::string& scope) {
+  OptionTable table;
+  for (const auto& [key, value] : config.items()) {
+    const std::string name = our_name(key);
+    if (value.is_boolean()) table.set(name, value.get<bool>());
+    else if (value.is_number_integer()) table.set(name, value.get<int64_t>());
+    else if (value.is_number()) table.set(name, value.get<double>());
+    else table.set(name, value.get<std::string>());
+  }
+  // What golden files tell by the presence of weights, configs say by name.
+  const auto flag = [&](const char* weight, const char* option) {
+    if (golden.has("w." + scope + weight)) table.set(option, true);
+  };
+  flag("q_norm.weight", "qk_norm");
+  flag("q_proj.bias", "bias");
+  return table;
+}
+
+Build build_of(ParameterStore& store, const GoldenCase& golden, int64_t hidden) {
+  return {.store = store, .scope = "", .hidden = hidden, .layer = 0, .layers = 1,
+          .compute = golden.precision};
+}
+
+void prepare(Runtime& runtime, const GoldenCase& golden, ParameterStore& store) {
+  store.allocate(runtime.ledger(), golden.precision, ParameterStore::Gradients::kAllocate);
+  load_weights(runtime.exec(), golden, store, "");
+}
+
+void run_scalar_core(Exec& exec, const GoldenCase& golden, Comparison& compare) {
+  const Shape &q = golden.shape("in.q"), &v = golden.shape("in.v"), &k = golden.shape("in.k");
+  const ScalarRecurrence recurrence(
+      {.heads = {.heads = q[2], .kv_heads = k[2], .dk = q[3], .dv = v[3]},
+       .scale = 1.0f / std::sqrt(static_cast<float>(q[3])),
+       .normalize = golden.config.value("normalize", false)});
+  const Tensor tq = golden.rows(exec, "in.q"), tk = golden.rows(exec, "in.k"),
+               tv = golden.rows(exec, "in.v");
+  Tensor decay, d_decay;
+  if (golden.has("in.g")) {
+    decay = golden.read(exec, "in.g", DType::kF32).reshaped({tq.shape()[0], q[2]});
+    d_decay = exec.empty(decay.shape());
+  }
+  const ScalarRecurrence::Inputs in{tq, tk, tv, decay.defined() ? ConstView(decay) : ConstView{}};
+  const Sequence sequence = golden.sequence(exec, "in.q");
+  SavedStack saved;
+  MixerState state{golden.states(exec, "state0.")};
+  compare.check(exec, "out.y", recurrence.forward(exec, in, sequence, &state, saved));
+  compare.check_states(exec, "out.state.", state.tensors);
+
+  MixerState d_state{golden.states(exec, "cot.state.")};
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape());
+  recurrence.backward(exec, in, sequence, golden.rows(exec, "cot.y"), &d_state,
+                      {dq, dk, dv, d_decay.defined() ? d_decay.view() : View{}}, saved);
+  compare.check(exec, "grad.in.q", dq);
+  compare.check(exec, "grad.in.k", dk);
+  compare.check(exec, "grad.in.v", dv);
+  if (d_decay.defined()) compare.check(exec, "grad.in.g", d_decay);
+  compare.check_states(exec, "grad.state0.", d_state.tensors);
+}
+
+void run_attention_core(Exec& exec, const GoldenCase& golden, Comparison& compare) {
+  const Shape &q = golden.shape("in.q"), &v = golden.shape("in.v"), &k = golden.shape("in.k");
+  const Tensor tq = golden.rows(exec, "in.q"), tk = golden.rows(exec, "in.k"),
+               tv = golden.rows(exec, "in.v"), dy = golden.rows(exec, "cot.y");
+  const Sequence sequence = golden.sequence(exec, "in.q");
+  const kernels::Attention in{.q = tq,
+                              .k = tk,
+                              .v = tv,
+                              .documents = sequence.documents,
+                              .heads = q[2],
+                              .kv_heads = k[2],
+                              .key = q[3],
+                              .value = v[3],
+                              .scale = 1.0f / std::sqrt(static_cast<float>(q[3])),
+                              .window = golden.config.value("window", int64_t{0})};
+  const Tensor out = exec.empty({sequence.tokens(), q[2] * v[3]}, golden.precision);
+  const Tensor lse = exec.empty({sequence.tokens(), q[2]});
+  kernels::attention_forward(exec, in, out, lse);
+  compare.check(exec, "out.y", out);
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape());
+  kernels::attention_backward(exec, in, out, lse, dy, {dq, dk, dv});
+  compare.check(exec, "grad.in.q", dq);
+  compare.check(exec, "grad.in.k", dk);
+  compare.check(exec, "grad.in.v", dv);
+}
+
+void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
+  Exec& exec = runtime.exec();
+  ParameterStore store;
+  const OptionTable options = options_of(golden, golden.config, "");
+  const Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  const auto mixer = make_mixer(our_name(golden.mixer), MixerBuild{build, options});
+  prepare(runtime, golden, store);
+
+  const Sequence sequence = golden.sequence(exec, "in.x");
+  SavedStack saved;
+  MixerState state{golden.states(exec, "state0.")};
+  compare.check(exec, "out.y",
+                mixer->forward(exec, golden.rows(exec, "in.x"), sequence, &state, saved));
+  compare.check_states(exec, "out.state.", state.tensors);
+  MixerState d_state{golden.states(exec, "cot.state.")};
+  const Tensor dy = golden.read(exec, "cot.y", DType::kF32);
+  const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}), sequence,
+                                    &d_state, saved);
+  compare.check(exec, "grad.in.x", dx);
+  compare.check_states(exec, "grad.state0.", d_state.tensors);
+  compare.check_weights(exec, store, "");
+}
+
+MoeOptions moe_options(const GoldenCase& golden, const nlohmann::json& config,
+                       const std::string& scope) {
+  const std::string router = config.value("router", "softmax_topk");
+  if (router == "sigmoid_bias" || config.contains("capacity_factor")) {
+    throw ConfigError("{}: routers with a bias or a capacity are not built yet", golden.file().path());
+  }
+  const Shape& gate_up = golden.shape("w." + scope + "experts.w_gate_up");
+  const std::string shared = "w." + scope + "shared.w_down";
+  return {.router = {.rule = {.mode = router == "topk_softmax" ? kernels::RouterMode::kTopkSoftmax
+                                                               : kernels::RouterMode::kSoftmax,
+                              .renormalize = config.value("renormalize", false),
+                              .active = config.at("top_k").get<int64_t>()},
+                     .experts = gate_up[0],
+                     .aux_loss = golden.config.value("aux_coeff", 0.0),
+                     .z_loss = golden.config.value("z_coeff", 0.0)},
+          .width = gate_up[1] / 2,
+          .shared_width = golden.has(shared) ? golden.shape(shared)[1] : 0};
+}
+
+// In low precision the routing is the file's: margins between experts are smaller than the rounding.
+std::optional<Routing> routing_of(Exec& exec, const GoldenCase& golden) {
+  if (golden.precision == DType::kF32 || !golden.has("out.index")) return std::nullopt;
+  Routing routing;
+  routing.index = golden.read(exec, "out.index", DType::kI32);
+  routing.weight = golden.read(exec, "out.weights", DType::kF32);
+  return routing;
+}
+
+void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
+  Exec& exec = runtime.exec();
+  ParameterStore store;
+  const Tensor x = golden.read(exec, "in.x", golden.precision);
+  const MoeOptions options = moe_options(golden, golden.config, "");
+  const Moe moe(build_of(store, golden, x.shape()[1]), options);
+  prepare(runtime, golden, store);
+
+  SavedStack saved;
+  StepContext context;
+  context.fixed_choice = routing_of(exec, golden);
+  compare.check(exec, "out.y", moe.forward(exec, x, context, saved));
+  const MoeReport& report = context.reports.at(0);
+  const auto scalar = [&](double value) {
+    const Tensor t = exec.empty({1});
+    t.data<float>()[0] = static_cast<float>(value);
+    return t;
+  };
+  compare.check(exec, "out.aux", scalar(report.aux));
+  compare.check(exec, "out.z", scalar(report.z));
+  compare.check(exec, "out.index", context.decided->index);
+  compare.check(exec, "out.weights", context.decided->weight);
+  compare.check(exec, "grad.in.x",
+                moe.backward(exec, golden.read(exec, "cot.y", DType::kF32), context, saved));
+  compare.check_weights(exec, store, "");
+}
+
+void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
+  Exec& exec = runtime.exec();
+  ParameterStore store;
+  const Shape& shape = golden.shape("in.x");
+  const Build build = build_of(store, golden, shape[2]);
+  const OptionTable options = options_of(golden, golden.config.at("mixer"), "mixer.");
+  auto mixer = make_mixer(our_name(golden.mixer), MixerBuild{build.in("mixer"), options});
+  std::unique_ptr<FeedForward> feed_forward;
+  const nlohmann::json& moe = golden.config.at("moe");
+  if (moe.is_null()) {
+    feed_forward = std::make_unique<Mlp>(build.in("mlp"), golden.shape("w.mlp.w_down")[1]);
+  } else {
+    feed_forward = std::make_unique<Moe>(build.in("moe"), moe_options(golden, moe, "moe."));
+  }
+  const Block block(std::move(mixer), RmsNorm(build, "norm1"), std::move(feed_forward),
+                    std::make_unique<RmsNorm>(build, "norm2"), Recompute::kNone);
+  prepare(runtime, golden, store);
+
+  const Sequence sequence = golden.sequence(exec, "in.x");
+  const Shape rows{sequence.tokens(), shape[2]};
+  SavedStack saved;
+  StepContext context;
+  const Tensor x = golden.read(exec, "in.x", DType::kF32).reshaped(rows);
+  compare.check(exec, "out.y", block.forward(exec, x, sequence, context, saved));
+  const Tensor dy = golden.read(exec, "cot.y", DType::kF32).reshaped(rows);
+  compare.check(exec, "grad.in.x", block.backward(exec, dy, sequence, context, saved));
+  compare.check_weights(exec, store, "");
+}
+
+}  // namespace
+
+Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
+  Exec& exec = runtime.exec();
+  Comparison compare(golden, tolerance);
+  const bool scalar = golden.mixer == "linear" || golden.mixer == "linear_norm" ||
+                      golden.mixer == "scalar_decay";
+  if (golden.kind == "core" && scalar) run_scalar_core(exec, golden, compare);
+  else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
+  else if (golden.kind == "layer") run_layer(runtime, golden, compare);
+  else if (golden.kind == "moe") run_moe(runtime, golden, compare);
+  else if (golden.kind == "block") run_block(runtime, golden, compare);
+  else throw ConfigError("{} {} cannot be run yet", golden.kind, golden.mixer);
+  return compare;
+}
+
+}  // namespace weft

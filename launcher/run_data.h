@@ -1,0 +1,24 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/run_config.h"
+#include "core/sampler.h"
+
+namespace weft {
+
+// The datasets a config names: opened, checked completely against the vocabulary, cut into training and
+// validation documents.
+struct RunData {
+  std::unique_ptr<Sampler> train;
+  std::unique_ptr<Sampler> valid;             // null: no validation
+  std::map<std::string, std::string> hashes;  // file -> content hash, for run.json
+  int64_t train_tokens = 0;                   // in the training sources, once through
+};
+
+// Throws ConfigError for files that are missing, damaged, too small or hold a token beyond the vocabulary.
+RunData open_data(const Config& config);
+
+}  // namespace weft

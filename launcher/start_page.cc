@@ -1,0 +1,96 @@
+#include "launcher/start_page.h"
+
+#include "launcher/progress.h"
+#include "launcher/unbuilt.h"
+
+namespace weft {
+namespace {
+
+std::string row(std::string_view name, int64_t count, int64_t total) {
+  return fmt::format("  {:<12} {:>9}  {:>3.0f} %\n", name, format_count(static_cast<double>(count)),
+                     100.0 * static_cast<double>(count) / static_cast<double>(total));
+}
+
+std::string model_table(const Config& config, const ParameterCount& n) {
+  std::string layers;
+  for (int64_t l = 0; l < config.model.layers; ++l) layers += layer_letter_of(config.model, l);
+  std::string text = fmt::format("model  {} layers {}, hidden {}, vocabulary {}\n", config.model.layers,
+                                 layers, config.model.hidden, config.model.vocab);
+  for (const auto& [letter, layer] : config.model.letters) {
+    text += fmt::format("  {} = {} + {}\n", letter, layer.mixer, layer.ffn);
+  }
+  if (n.experts > 0) {
+    text += fmt::format("  experts: {} of width {}, {} active per token\n", config.model.moe.experts,
+                        config.model.moe.ffn, config.model.moe.active);
+  }
+  text += "parameters\n";
+  text += row("embedding", n.embedding, n.total);
+  text += row("mixers", n.mixers, n.total);
+  if (n.experts > 0) text += row("experts", n.experts, n.total);
+  if (n.dense > 0) text += row("dense ffn", n.dense, n.total);
+  text += row("norms", n.norms, n.total);
+  text += fmt::format("  {:<12} {:>9}  active per token {}\n", "total",
+                      format_count(static_cast<double>(n.total)),
+                      format_count(static_cast<double>(n.active)));
+  return text;
+}
+
+std::string memory_plan(Runtime& runtime) {
+  std::string text = "memory, before activations\n";
+  for (const Label label : {Label::kParameters, Label::kMaster, Label::kGradients, Label::kMoments}) {
+    const int64_t bytes = runtime.ledger().of(label).live;
+    if (bytes > 0) text += fmt::format("  {:<14} {:>8}\n", name_of(label), format_bytes(bytes));
+  }
+  return text;
+}
+
+}  // namespace
+
+ParameterCount count_parameters(const Config& config, const ParameterStore& store) {
+  ParameterCount n;
+  double active = 0;
+  for (const Parameter& p : store.all()) {
+    const int64_t count = p.spec.global.elements();
+    const std::string& name = p.spec.name;
+    n.total += count;
+    double share = 1.0;
+    if (name == "embed.weight" || name == "head.weight") {
+      n.embedding += count;
+    } else if (p.spec.expert) {
+      n.experts += count;
+      share = static_cast<double>(config.model.moe.active) / static_cast<double>(config.model.moe.experts);
+    } else if (name.find(".mixer.") != std::string::npos) {
+      n.mixers += count;
+    } else if (p.spec.global.dims() == 1) {
+      n.norms += count;
+    } else {
+      n.dense += count;
+    }
+    active += share * static_cast<double>(count);
+  }
+  n.active = static_cast<int64_t>(active);
+  return n;
+}
+
+std::string start_page(const Config& config, const ParameterStore& store, Runtime& runtime,
+                       const RunData& data, double flops_per_step) {
+  const TrainConfig& t = config.train;
+  const int64_t tokens = t.steps * t.global_batch * t.sequence;
+  std::string text = resolved(config) + "\n";
+  text += model_table(config, count_parameters(config, store));
+  text += memory_plan(runtime);
+  text += fmt::format("layout  1 rank x {} threads, {}\n  [ rank 0: blocks 0-{}, embedding, head ]\n",
+                      runtime.exec().threads.size(), name_of(runtime.exec().isa),
+                      config.model.layers - 1);
+  text += fmt::format("data    {} tokens once through, {} to train on ({:.2f} epochs)\n",
+                      format_count(static_cast<double>(data.train_tokens)),
+                      format_count(static_cast<double>(tokens)),
+                      static_cast<double>(tokens) / static_cast<double>(std::max<int64_t>(1, data.train_tokens)));
+  text += fmt::format("step    {} sequences of {} tokens in micro-batches of {}, {:.1f} GFLOP\n",
+                      t.global_batch, t.sequence, t.micro_batch, flops_per_step / 1e9);
+  text += fmt::format("writes  {}: metrics.jsonl, tensorboard/, run.json, log.txt\n", config.run.dir);
+  for (const std::string& note : unbuilt_notes(config)) text += fmt::format("note    {}\n", note);
+  return text;
+}
+
+}  // namespace weft

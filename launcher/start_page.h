@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "launcher/run_data.h"
+#include "launcher/runtime.h"
+#include "launcher/trainer.h"
+
+namespace weft {
+
+// Parameters of a model by part, for the start page and run.json.
+struct ParameterCount {
+  int64_t embedding = 0, mixers = 0, experts = 0, dense = 0, norms = 0;
+  int64_t total = 0;
+  int64_t active = 0;  // that touch one token
+};
+ParameterCount count_parameters(const Config& config, const ParameterStore& store);
+
+// What a person wants to see before the first step: config, model, layout, memory, where the run writes.
+std::string start_page(const Config& config, const ParameterStore& store, Runtime& runtime,
+                       const RunData& data, double flops_per_step);
+
+}  // namespace weft

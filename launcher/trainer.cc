@@ -1,0 +1,124 @@
+#include "launcher/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "launcher/schedule.h"
+
+namespace weft {
+namespace {
+
+Recompute recompute_mode(const TrainConfig& config) {
+  if (config.recompute == "full") return Recompute::kFull;
+  return config.recompute == "selective" ? Recompute::kSelective : Recompute::kNone;
+}
+
+double clip_factor(double norm, double clip) {
+  // The same guard against a tiny norm as the common trainers, so that curves can be compared.
+  return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
+}
+
+double max_over_mean(const std::vector<int64_t>& counts) {
+  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  const int64_t most = *std::max_element(counts.begin(), counts.end());
+  return total == 0 ? 0.0
+                    : static_cast<double>(most) * static_cast<double>(counts.size()) /
+                          static_cast<double>(total);
+}
+
+}  // namespace
+
+DType compute_type(const TrainConfig& config) {
+  return config.precision == "bf16" ? DType::kBF16 : DType::kF32;
+}
+
+Trainer::Trainer(const Config& config, Runtime& runtime)
+    : config_(config),
+      runtime_(runtime),
+      model_(config.model, recompute_mode(config.train), compute_type(config.train), store_) {
+  store_.allocate(runtime.ledger(), compute_type(config.train), ParameterStore::Gradients::kAllocate);
+  const OptimizerConfig& o = config.optimizer;
+  optimizer_ = std::make_unique<Optimizer>(
+      store_, runtime.ledger(),
+      AdamOptions{.beta1 = o.betas[0], .beta2 = o.betas[1], .epsilon = o.eps,
+                  .weight_decay = o.weight_decay});
+}
+
+void Trainer::initialize() {
+  store_.initialize(runtime_.exec(), static_cast<uint64_t>(config_.train.seed));
+}
+
+StepResult Trainer::step(int64_t step, const BatchSource& source) {
+  Exec& exec = runtime_.exec();
+  const TrainConfig& train = config_.train;
+  StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
+
+  const Batch batch = source(runtime_.pool(), step * train.global_batch, train.global_batch);
+  const int64_t row_tokens = train.sequence;
+  const int64_t micro_batches = train.global_batch / train.micro_batch;
+  const double targets = std::max<double>(1.0, static_cast<double>(batch.target_tokens));
+  store_.zero_gradients(exec);
+
+  double loss_sum = 0;
+  for (int64_t m = 0; m < micro_batches; ++m) {
+    const int64_t begin = m * train.micro_batch * row_tokens, count = train.micro_batch * row_tokens;
+    const Sequence sequence =
+        make_sequence(exec, documents_between(batch.documents, begin, begin + count));
+    StepContext context{.aux_scale = 1.0f / static_cast<float>(micro_batches)};
+    loss_sum += model_.train(exec, batch.tokens.slice(begin, count),
+                             batch.targets.slice(begin, count), sequence,
+                             static_cast<float>(1.0 / targets), context);
+    add_reports(context, metrics);
+  }
+  metrics.loss = loss_sum / targets;
+  metrics.tokens = train.global_batch * row_tokens;
+  metrics.aux_loss *= config_.model.moe.aux_loss / static_cast<double>(micro_batches);
+  metrics.z_loss *= config_.model.moe.z_loss / static_cast<double>(micro_batches);
+  for (const MoeReport& report : metrics.moe) metrics.expert_load.push_back(max_over_mean(report.counts));
+
+  metrics.grad_norm = optimizer_->gradient_norm(exec);
+  metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
+  if (!metrics.skipped) {
+    optimizer_->step(exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip),
+                     ++updates_);
+  }
+  return metrics;
+}
+
+void Trainer::add_reports(const StepContext& context, StepResult& metrics) const {
+  for (size_t i = 0; i < context.reports.size(); ++i) {
+    const MoeReport& report = context.reports[i];
+    metrics.aux_loss += report.aux;
+    metrics.z_loss += report.z;
+    if (i == metrics.moe.size()) {
+      metrics.moe.push_back(report);
+      continue;
+    }
+    MoeReport& total = metrics.moe[i];
+    for (size_t e = 0; e < report.counts.size(); ++e) total.counts[e] += report.counts[e];
+    if (total.bad_token < 0) total.bad_token = report.bad_token;
+  }
+}
+
+double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows) {
+  Exec& exec = runtime_.exec();
+  const Batch batch = source(runtime_.pool(), first, rows);
+  const int64_t row_tokens = config_.train.sequence, micro = config_.train.micro_batch;
+  double loss_sum = 0;
+  for (int64_t row = 0; row < rows; row += micro) {
+    const int64_t begin = row * row_tokens, count = std::min(micro, rows - row) * row_tokens;
+    const Sequence sequence =
+        make_sequence(exec, documents_between(batch.documents, begin, begin + count));
+    loss_sum += model_.evaluate(exec, batch.tokens.slice(begin, count),
+                                batch.targets.slice(begin, count), sequence);
+  }
+  return loss_sum / std::max<double>(1.0, static_cast<double>(batch.target_tokens));
+}
+
+double Trainer::flops_per_step() const {
+  return 3.0 * model_.flops_per_token(config_.train.sequence) *
+         static_cast<double>(config_.train.sequence * config_.train.global_batch);
+}
+
+}  // namespace weft

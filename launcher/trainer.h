@@ -1,0 +1,63 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/run_config.h"
+#include "core/sampler.h"
+#include "launcher/runtime.h"
+#include "layers/model_stage.h"
+#include "parallel/optimizer.h"
+
+namespace weft {
+
+// What one step did. Losses are means in nats.
+struct StepResult {
+  int64_t step = 0;       // from 0
+  double loss = 0;        // cross-entropy per target token
+  double aux_loss = 0;    // balance losses of all layers, with their coefficient
+  double z_loss = 0;
+  double grad_norm = 0;   // before clipping
+  double lr = 0;
+  int64_t tokens = 0;     // of this step
+  bool skipped = false;   // loss or gradients were not finite: nothing was changed
+  std::vector<double> expert_load = {};  // most loaded expert over the mean, per mixture of experts
+  std::vector<MoeReport> moe = {};       // summed over micro-batches, per mixture of experts
+};
+
+// The tokens of samples [first, first + rows).
+using BatchSource = std::function<Batch(Pool& pool, int64_t first, int64_t rows)>;
+
+// One rank's training: owns model, weights and optimizer; takes one step at a time.
+class Trainer {
+ public:
+  Trainer(const Config& config, Runtime& runtime);
+
+  // Starting values: drawn from the config's seed, or set through parameters() and then publish().
+  void initialize();
+  void publish() { store_.publish(runtime_.exec()); }
+
+  // The stations of one step, in order: batch, forward and backward of each micro-batch, gradient norm,
+  // update.
+  StepResult step(int64_t step, const BatchSource& source);
+
+  double evaluate(const BatchSource& source, int64_t first, int64_t rows);
+
+  ParameterStore& parameters() { return store_; }
+  double flops_per_step() const;  // of the model, forward and backward, without recompute
+  const Config& config() const { return config_; }
+
+ private:
+  void add_reports(const StepContext& context, StepResult& metrics) const;
+
+  Config config_;
+  Runtime& runtime_;
+  ParameterStore store_;
+  ModelStage model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  int64_t updates_ = 0;
+};
+
+DType compute_type(const TrainConfig& config);
+
+}  // namespace weft

@@ -1,0 +1,52 @@
+#include "launcher/unbuilt.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace weft {
+
+void refuse_unbuilt(const Config& config) {
+  const Config d;  // defaults
+  const auto& [m, data, t, o, p, r, places] = config;
+  struct Rule {
+    const char* key;
+    bool set;
+    const char* instead;
+  };
+  const Rule rules[] = {
+      {"parallel.tensor", p.tensor > 1, "1"},
+      {"parallel.pipe", p.pipe > 1, "1"},
+      {"parallel.sequence", p.sequence > 1, "1"},
+      {"parallel.expert", p.expert > 1, "1"},
+      {"parallel.expert_tensor", p.expert_tensor > 1, "1"},
+      {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},
+      {"parallel.virtual_stages", p.virtual_stages > 1, "1"},
+      {"model.moe.shared", m.moe.shared > 0, "0"},
+      {"model.moe.shared_gate", m.moe.shared_gate, "false"},
+      {"model.moe.router", m.moe.router == "sigmoid_bias", "\"softmax\" or \"topk_softmax\""},
+      {"model.moe.route_scale", m.moe.route_scale != 1.0, "1.0"},
+      {"model.moe.capacity", m.moe.capacity > 0, "0 (dropless)"},
+      {"model.moe.drop_policy", m.moe.drop_policy != d.model.moe.drop_policy, "\"position\""},
+      {"model.moe.n_group", m.moe.n_group > 1, "1"},
+      {"model.moe.compute", m.moe.compute != "grouped", "\"grouped\""},
+      {"data.split", data.split > 0, "a file of its own in data.valid"},
+      {"train.recompute", t.recompute != "none", "\"none\""},
+      {"run.device", r.device == "cuda", "\"auto\" or \"cpu\""},
+      {"run.init", !r.init.empty(), "\"\""},
+  };
+  for (const Rule& rule : rules) {
+    if (!rule.set) continue;
+    throw ConfigError("{}: {}: this version does not have that yet; what works: {}",
+                      config.where(rule.key), rule.key, rule.instead);
+  }
+}
+
+std::vector<std::string> unbuilt_notes(const Config& config) {
+  return {
+      fmt::format("checkpoints are not written yet: run.checkpoint_every = {} and run.keep = {} "
+                  "have no effect",
+                  config.run.checkpoint_every, config.run.keep)};
+}
+
+}  // namespace weft

@@ -1,0 +1,89 @@
+#include "layers/block.h"
+
+#include "kernels/elementwise.h"
+
+namespace weft {
+
+Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1,
+             std::unique_ptr<FeedForward> feed_forward, std::unique_ptr<RmsNorm> norm2,
+             Recompute recompute)
+    : mixer_(std::move(mixer)),
+      norm1_(std::move(norm1)),
+      feed_forward_(std::move(feed_forward)),
+      norm2_(std::move(norm2)),
+      recompute_(recompute) {}
+
+Tensor Block::mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved) const {
+  const Tensor normed = norm1_.forward(exec, x, saved);
+  const Tensor mixed = mixer_->forward(exec, normed, sequence, nullptr, saved);
+  kernels::add(exec, x, mixed, mixed);
+  return mixed;
+}
+
+Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const Sequence& sequence,
+                           SavedStack& saved) const {
+  const Tensor d_normed = mixer_->backward(exec, d_middle, sequence, nullptr, saved);
+  return norm1_.backward(exec, d_normed, d_middle, saved);
+}
+
+Tensor Block::feed(Exec& exec, const Tensor& middle, StepContext& context,
+                   SavedStack& saved) const {
+  if (!feed_forward_) return middle;
+  const Tensor normed = norm2_->forward(exec, middle, saved);
+  const Tensor fed = feed_forward_->forward(exec, normed, context, saved);
+  kernels::add(exec, middle, fed, fed);
+  return fed;
+}
+
+Tensor Block::feed_backward(Exec& exec, const Tensor& dy, StepContext& context,
+                            SavedStack& saved) const {
+  if (!feed_forward_) return dy;
+  const Tensor d_normed = feed_forward_->backward(exec, dy, context, saved);
+  return norm2_->backward(exec, d_normed, dy, saved);
+}
+
+Tensor Block::forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
+                      SavedStack& saved) const {
+  if (recompute_ == Recompute::kNone) {
+    return feed(exec, mix(exec, x, sequence, saved), context, saved);
+  }
+  SavedStack dropped;
+  const Tensor middle = mix(exec, x, sequence, dropped);
+  dropped.clear();
+  if (recompute_ == Recompute::kSelective) {
+    saved.push(Kept{x, std::nullopt});
+    return feed(exec, middle, context, saved);
+  }
+  context.decided.reset();
+  const Tensor y = feed(exec, middle, context, dropped);
+  saved.push(Kept{x, context.decided});
+  return y;
+}
+
+Tensor Block::backward(Exec& exec, const Tensor& dy, const Sequence& sequence, StepContext& context,
+                       SavedStack& saved) const {
+  if (recompute_ == Recompute::kNone) {
+    const Tensor d_middle = feed_backward(exec, dy, context, saved);
+    return mix_backward(exec, d_middle, sequence, saved);
+  }
+  SavedStack again;
+  if (recompute_ == Recompute::kSelective) {
+    const Tensor d_middle = feed_backward(exec, dy, context, saved);
+    mix(exec, saved.pop<Kept>().x, sequence, again);
+    return mix_backward(exec, d_middle, sequence, again);
+  }
+  const Kept kept = saved.pop<Kept>();
+  SavedStack fed;
+  const Tensor middle = mix(exec, kept.x, sequence, again);
+  context.replay = kept.routing;
+  feed(exec, middle, context, fed);
+  const Tensor d_middle = feed_backward(exec, dy, context, fed);
+  return mix_backward(exec, d_middle, sequence, again);
+}
+
+double Block::flops_per_token(int64_t length) const {
+  return mixer_->flops_per_token(length) +
+         (feed_forward_ ? feed_forward_->flops_per_token() : 0.0);
+}
+
+}  // namespace weft

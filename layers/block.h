@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+
+#include "layers/feed_forward.h"
+#include "layers/mixers/mixer.h"
+#include "layers/rms_norm.h"
+
+namespace weft {
+
+// What a block keeps from forward to backward.
+enum class Recompute : uint8_t {
+  kNone,       // everything backward needs
+  kSelective,  // the mixer's inside is computed again (its memory grows fastest with width and heads)
+  kFull,       // only the block's input and the routing decision
+};
+
+// Pre-norm:  x <- x + mixer(norm1(x));  x <- x + feed_forward(norm2(x)).   x: [tokens, hidden] f32
+class Block {
+ public:
+  // feed_forward and norm2 are null for ffn = "none".
+  Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
+        std::unique_ptr<RmsNorm> norm2, Recompute recompute);
+
+  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
+                 SavedStack& saved) const;
+  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, StepContext& context,
+                  SavedStack& saved) const;
+
+  double flops_per_token(int64_t length) const;
+
+ private:
+  struct Kept {  // in place of what is computed again
+    Tensor x;
+    std::optional<Routing> routing;
+  };
+
+  Tensor mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved) const;
+  Tensor mix_backward(Exec& exec, const Tensor& d_middle, const Sequence& sequence,
+                      SavedStack& saved) const;
+  Tensor feed(Exec& exec, const Tensor& middle, StepContext& context, SavedStack& saved) const;
+  Tensor feed_backward(Exec& exec, const Tensor& dy, StepContext& context, SavedStack& saved) const;
+
+  std::unique_ptr<Mixer> mixer_;
+  RmsNorm norm1_;
+  std::unique_ptr<FeedForward> feed_forward_;
+  std::unique_ptr<RmsNorm> norm2_;
+  Recompute recompute_;
+};
+
+}  // namespace weft

@@ -1,0 +1,103 @@
+#include "layers/linear.h"
+
+#include "kernels/elementwise.h"
+#include "layers/convert.h"
+
+namespace weft {
+namespace {
+
+using kernels::Transpose;
+using kernels::Write;
+
+std::vector<Split> splits_of(Linear::Cut cut, int64_t unit) {
+  if (cut == Linear::Cut::kNone) return {};
+  return {Split{.dim = cut == Linear::Cut::kRows ? 0 : 1, .axis = Axis::kTensor, .unit = unit}};
+}
+
+// Parts touch in the arena when every part but the last fills whole alignment units.
+bool parts_touch(const std::vector<Parameter*>& weights) {
+  for (size_t i = 0; i + 1 < weights.size(); ++i) {
+    if (weights[i]->offset + weights[i]->shape.elements() != weights[i + 1]->offset) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Options& options)
+    : in_(in) {
+  for (const Part& part : parts) {
+    weights_.push_back(&build.store.declare({.name = build.scope + part.name + ".weight",
+                                             .global = {part.rows, in},
+                                             .splits = splits_of(options.cut, part.unit),
+                                             .init = options.init}));
+    out_ += weights_.back()->shape[0];
+  }
+  if (options.bias == Bias::kNo) return;
+  for (const Part& part : parts) {
+    const Cut cut = options.cut == Cut::kRows ? Cut::kRows : Cut::kNone;
+    biases_.push_back(&build.store.declare({.name = build.scope + part.name + ".bias",
+                                            .global = {part.rows},
+                                            .splits = splits_of(cut, part.unit),
+                                            .init = Init::zeros(),
+                                            .weight_decay = false,
+                                            .f32 = true}));
+  }
+}
+
+void Linear::refresh(Exec& exec) const {
+  if (packed_version_ == weights_.front()->version) return;
+  packed_version_ = weights_.front()->version;
+  forward_.clear();
+  backward_.clear();
+  const auto pack = [&](ConstView w) {
+    forward_.emplace_back(exec, w, Transpose::kYes);
+    backward_.emplace_back(exec, w, Transpose::kNo);
+  };
+  if (parts_touch(weights_)) {
+    pack(joined_values(weights_));
+  } else {
+    for (const Parameter* w : weights_) pack(w->value);
+  }
+}
+
+Tensor Linear::forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const {
+  refresh(exec);
+  const Tensor y = exec.empty({x.shape().rows(), out_}, y_type);
+  int64_t column = 0;
+  for (const kernels::PackedMatrices& w : forward_) {
+    kernels::gemm(exec, x, w, y.view().columns(column, w.n()));
+    column += w.n();
+  }
+  column = 0;
+  for (const Parameter* bias : biases_) {
+    kernels::add_bias(exec, bias->value, y.view().columns(column, bias->shape[0]));
+    column += bias->shape[0];
+  }
+  saved.push(Saved{x});
+  return y;
+}
+
+Tensor Linear::backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack& saved) const {
+  const auto [x] = saved.pop<Saved>();
+  const int64_t tokens = x.shape().rows();
+  const bool several = backward_.size() > 1;
+  Tensor dx = exec.empty({tokens, in_}, several ? DType::kF32 : dx_type);
+  int64_t column = 0;
+  for (size_t i = 0; i < backward_.size(); ++i) {
+    const kernels::PackedMatrices& w = backward_[i];
+    const ConstView part = dy.view().columns(column, w.k());
+    kernels::gemm(exec, part, w, dx, i == 0 ? Write::kReplace : Write::kAccumulate);
+    const Tensor grad = several ? weights_[i]->grad : joined_grads(weights_);
+    kernels::gemm(exec, part, x, grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
+    column += w.k();
+  }
+  column = 0;
+  for (Parameter* bias : biases_) {
+    kernels::column_sum(exec, dy.view().columns(column, bias->shape[0]), bias->grad);
+    column += bias->shape[0];
+  }
+  return in_type(exec, dx, dx_type);
+}
+
+}  // namespace weft

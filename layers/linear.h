@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/saved.h"
+#include "kernels/gemm.h"
+#include "layers/build.h"
+
+namespace weft {
+
+// y = x W^T (+ bias).   x: [tokens, in]   y: [tokens, sum of rows]   W: [rows, in] per part
+//
+// Several weights that read the same x are parts of one Linear: they are declared next to each other, so
+// that one GEMM sees them as one matrix while the checkpoint sees each by its own name.
+class Linear {
+ public:
+  // How tensor ranks share the weight: whole units of rows (column parallel), columns (row parallel),
+  // or not at all.
+  enum class Cut : uint8_t { kNone, kRows, kColumns };
+  enum class Bias : uint8_t { kNo, kYes };
+  struct Part {
+    std::string name;
+    int64_t rows;
+    int64_t unit = 1;  // rows that stay together when the weight is cut: a head
+  };
+  struct Options {
+    Init init = Init::normal(kInitDeviation);
+    Cut cut = Cut::kNone;
+    Bias bias = Bias::kNo;
+  };
+
+  Linear(const Build& build, std::vector<Part> parts, int64_t in, const Options& options);
+
+  int64_t out() const { return out_; }
+
+  // The type of y and of dx is the caller's choice: f32 where it enters the residual stream.
+  Tensor forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const;
+  // Adds into the weights' gradients. dy has the type of x.
+  Tensor backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack& saved) const;
+
+ private:
+  struct Saved {
+    Tensor x;
+  };
+  void refresh(Exec& exec) const;
+
+  std::vector<Parameter*> weights_;
+  std::vector<Parameter*> biases_;
+  int64_t in_, out_ = 0;
+  // The weight in the forms that forward (W^T) and backward (W) multiply by, renewed when the optimizer
+  // has changed it. One matrix when the parts touch, else one per part.
+  mutable std::vector<kernels::PackedMatrices> forward_, backward_;
+  mutable uint64_t packed_version_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "core/saved.h"
+#include "layers/build.h"
+
+namespace weft {
+
+// The output head and the cross-entropy, in blocks of rows: logits of a block, its losses and its
+// gradients come and go before the next block, so that no [tokens, vocab] f32 tensor is ever kept and
+// the head's product is computed once. Hence gradients are formed in forward, which must know their scale.
+class LossHead {
+ public:
+  // `tied`: the embedding's table, or null for a head of its own.
+  LossHead(const Build& build, int64_t vocab, Parameter* tied);
+
+  struct Result {
+    double loss_sum = 0;  // nats, over the targets that count
+    Tensor dx;            // [tokens, hidden] f32; undefined when no gradients were asked for
+  };
+  enum class Gradients : uint8_t { kNo, kYes };
+  // x [tokens, hidden] compute type; targets [tokens] i32, negative ones do not count.
+  // Gradients are those of loss_sum * scale.
+  Result forward(Exec& exec, const Tensor& x, const Tensor& targets, float scale,
+                 Gradients gradients) const;
+
+  double flops_per_token() const;
+
+ private:
+  Parameter& weight_;  // [vocab, hidden]
+};
+
+}  // namespace weft

@@ -1,0 +1,61 @@
+#include "layers/mixers/mixer.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace weft {
+namespace {
+
+// The divisor of `n` nearest to `wish`, the smaller one of two.
+int64_t nearest_divisor(int64_t n, int64_t wish) {
+  int64_t best = 1;
+  for (int64_t d = 1; d <= n; ++d) {
+    if (n % d == 0 && std::abs(d - wish) < std::abs(best - wish)) best = d;
+  }
+  return best;
+}
+
+}  // namespace
+
+void fields(FieldVisitor& f, HeadOptions& c) {
+  f("heads", c.heads, "query heads; must be given", at_least(0));
+  f("kv_heads", c.kv_heads, "key and value heads, shared by groups of query heads; 0: as heads",
+    at_least(0));
+  f("dk", c.dk, "key width per head; 0: hidden / heads", at_least(0));
+  f("dv", c.dv, "value width per head; 0: hidden / heads", at_least(0));
+}
+
+std::string place_of(const OptionTable& options, std::string_view key) {
+  const std::string name = fmt::format("{}.{}", options.path(), key);
+  const ConfigNode* node = options.node().find(key);
+  return node == nullptr ? name : fmt::format("{}: {}", node->place.text(), name);
+}
+
+HeadOptions resolve(const MixerBuild& build, HeadOptions o) {
+  if (o.heads < 1) throw ConfigError("{}: this mixer needs heads = N in its table", build.options.path());
+  if ((o.dk == 0 || o.dv == 0) && build.hidden % o.heads != 0) {
+    throw ConfigError("{} = {} does not divide model.hidden = {}; the nearest that does is {} "
+                      "(or set dk and dv)",
+                      place_of(build.options, "heads"), o.heads, build.hidden,
+                      nearest_divisor(build.hidden, o.heads));
+  }
+  if (o.kv_heads == 0) o.kv_heads = o.heads;
+  if (o.dk == 0) o.dk = build.hidden / o.heads;
+  if (o.dv == 0) o.dv = build.hidden / o.heads;
+  if (o.heads % o.kv_heads != 0) {
+    throw ConfigError("{} = {} does not divide heads = {}; the nearest that does is {}",
+                      place_of(build.options, "kv_heads"), o.kv_heads, o.heads,
+                      nearest_divisor(o.heads, o.kv_heads));
+  }
+  return o;
+}
+
+void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width) {
+  if (rotary_width % 2 == 0 && rotary_width <= head_width) return;
+  throw ConfigError("{}: rotation needs an even number of channels, at most dk = {}, but would take {}; "
+                    "the nearest is {} (or set rope = false)",
+                    place_of(build.options, build.options.has("rope_width") ? "rope_width" : "dk"),
+                    head_width, rotary_width, std::min(rotary_width, head_width) / 2 * 2);
+}
+
+}  // namespace weft

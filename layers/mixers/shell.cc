@@ -1,0 +1,121 @@
+#include "layers/mixers/shell.h"
+
+#include "layers/convert.h"
+
+namespace weft {
+namespace {
+
+constexpr float kHeadNormEpsilon = 1e-5f;
+
+std::vector<Linear::Part> parts_of(const ScalarRule& rule) {
+  const HeadOptions& h = rule.heads;
+  std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
+                                     {"k_proj", h.kv_heads * h.dk, h.dk},
+                                     {"v_proj", h.kv_heads * h.dv, h.dv}};
+  if (rule.output_gate) parts.push_back({"g_proj", h.heads * h.dv, h.dv});
+  return parts;
+}
+
+}  // namespace
+
+ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
+    : rule_(std::move(rule)),
+      compute_(build.compute),
+      hidden_(build.hidden),
+      widths_{rule_.heads.heads * rule_.heads.dk, rule_.heads.kv_heads * rule_.heads.dk,
+              rule_.heads.kv_heads * rule_.heads.dv,
+              rule_.output_gate ? rule_.heads.heads * rule_.heads.dv : 0},
+      project_(build, parts_of(rule_), build.hidden, {.cut = Linear::Cut::kRows}),
+      recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
+      norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+                                 .global = {rule_.heads.dv},
+                                 .partial_over = {Axis::kTensor},
+                                 .init = Init::constant(1.0),
+                                 .weight_decay = false,
+                                 .f32 = true})),
+      out_(build, {{"o_proj", build.hidden}}, rule_.heads.heads * rule_.heads.dv,
+           {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
+
+View ScalarShell::part(const Tensor& projected, Part which) const {
+  int64_t begin = 0;
+  for (int i = 0; i < which; ++i) begin += widths_[i];
+  return widths_[which] == 0 ? View{} : projected.view().columns(begin, widths_[which]);
+}
+
+ScalarRecurrence::Inputs ScalarShell::inputs(const Saved& f) const {
+  ScalarRecurrence::Inputs in{part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), {}};
+  if (f.qk.defined()) {
+    in.q = f.qk.view().columns(0, widths_[kQ]);
+    in.k = f.qk.view().columns(widths_[kQ], widths_[kK]);
+  }
+  if (!rule_.log_decay.empty()) {
+    in.log_decay = {rule_.log_decay.data(), {rule_.heads.heads}, rule_.heads.heads, DType::kF32, {}};
+  }
+  return in;
+}
+
+kernels::HeadNorm ScalarShell::head_norm() const {
+  return {.heads = rule_.heads.heads,
+          .epsilon = kHeadNormEpsilon,
+          .gate = rule_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
+}
+
+void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
+                         kernels::Rope::Direction direction) const {
+  kernels::Rope rope{.heads = rule_.heads.heads,
+                     .head_width = rule_.heads.dk,
+                     .rotary_width = rule_.heads.dk,
+                     .base = rule_.rope_base,
+                     .direction = direction};
+  kernels::rope(exec, rope, sequence.positions, part(projected, kQ));
+  rope.heads = rule_.heads.kv_heads;
+  kernels::rope(exec, rope, sequence.positions, part(projected, kK));
+}
+
+Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+                            SavedStack& saved) const {
+  const int64_t tokens = sequence.tokens();
+  Saved f;
+  f.projected = project_.forward(exec, x, compute_, saved);
+  if (rule_.rope) rotate(exec, sequence, f.projected, kernels::Rope::Direction::kForward);
+  if (rule_.feature_map != kernels::Activation::kIdentity) {
+    const int64_t width = widths_[kQ] + widths_[kK];
+    f.qk = exec.empty({tokens, width}, compute_);
+    kernels::activation_forward(exec, rule_.feature_map, f.projected.view().columns(0, width), f.qk);
+  }
+  f.out = recurrence_.forward(exec, inputs(f), sequence, state, saved);
+  f.inv_rms = exec.empty({tokens, rule_.heads.heads});
+  const Tensor y = exec.empty(f.out.shape(), compute_);
+  kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
+                             f.inv_rms);
+  saved.push(std::move(f));
+  return out_.forward(exec, y, DType::kF32, saved);
+}
+
+Tensor ScalarShell::backward(Exec& exec, const Tensor& dy, const Sequence& sequence,
+                             MixerState* d_state, SavedStack& saved) const {
+  const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
+  const Saved f = saved.pop<Saved>();
+  const Tensor d = exec.empty(f.projected.shape(), compute_);
+  const Tensor d_out = exec.empty(f.out.shape(), compute_);
+  kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate), norm_.value,
+                              f.inv_rms, d_out, part(d, kGate), norm_.grad);
+  recurrence_.backward(exec, inputs(f), sequence, d_out, d_state,
+                       {part(d, kQ), part(d, kK), part(d, kV), {}}, saved);
+  if (rule_.feature_map != kernels::Activation::kIdentity) {
+    const int64_t width = widths_[kQ] + widths_[kK];
+    const View d_qk = d.view().columns(0, width);
+    kernels::activation_backward(exec, rule_.feature_map, f.projected.view().columns(0, width), d_qk,
+                                 d_qk);
+  }
+  if (rule_.rope) rotate(exec, sequence, d, kernels::Rope::Direction::kBackward);
+  return project_.backward(exec, d, DType::kF32, saved);
+}
+
+double ScalarShell::flops_per_token(int64_t) const {
+  return 2.0 * static_cast<double>(hidden_) *
+             static_cast<double>(project_.out() + rule_.heads.heads * rule_.heads.dv) +
+         recurrence_.flops_per_token();
+}
+
+}  // namespace weft

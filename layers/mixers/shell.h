@@ -1,0 +1,64 @@
+#pragma once
+
+#include <vector>
+
+#include "kernels/activation.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "layers/linear.h"
+#include "layers/mixers/mixer.h"
+#include "layers/recurrence/scalar.h"
+
+namespace weft {
+
+// What distinguishes the mixers whose state decays by one fixed number per head.
+struct ScalarRule {
+  HeadOptions heads = {};
+  kernels::Activation feature_map = kernels::Activation::kIdentity;  // on q and k
+  std::vector<float> log_decay = {};  // per head, the same for every token; empty: no decay
+  float scale = 1.0f;                 // of the read
+  bool rope = false;
+  double rope_base = 10000.0;
+  bool normalize = false;  // divide by the sum of the weights
+  bool output_gate = true;
+};
+
+// The default layer around a linear recurrence:
+//   q, k, v, gate = projections of x;   q, k -> feature map or rotation
+//   o = recurrence(q, k, v)
+//   y = o_proj( RMSNorm_head(o) * silu(gate) )
+class ScalarShell final : public Mixer {
+ public:
+  ScalarShell(const MixerBuild& build, ScalarRule rule);
+
+  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+                 SavedStack& saved) const override;
+  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState* d_state,
+                  SavedStack& saved) const override;
+  double flops_per_token(int64_t length) const override;
+
+ private:
+  struct Saved {
+    Tensor projected;  // [tokens, q | k | v | gate]; q and k rotated where rope is on
+    Tensor qk;         // [tokens, q | k] after the feature map; undefined for the identity
+    Tensor out;        // [tokens, heads * dv]
+    Tensor inv_rms;    // [tokens, heads]
+  };
+  enum Part { kQ, kK, kV, kGate };
+  View part(const Tensor& projected, Part which) const;  // empty for a gate that is not there
+  ScalarRecurrence::Inputs inputs(const Saved& frame) const;
+  kernels::HeadNorm head_norm() const;
+  void rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
+              kernels::Rope::Direction direction) const;
+
+  ScalarRule rule_;
+  DType compute_;
+  int64_t hidden_;
+  int64_t widths_[4];  // of the parts
+  Linear project_;
+  ScalarRecurrence recurrence_;
+  Parameter& norm_;  // [dv]
+  Linear out_;
+};
+
+}  // namespace weft

@@ -1,0 +1,108 @@
+#include "layers/model_stage.h"
+
+#include "layers/mixers/registry.h"
+#include "layers/mlp.h"
+#include "layers/moe/moe.h"
+
+namespace weft {
+namespace {
+
+MoeOptions moe_options(const MoeConfig& c) {
+  const bool after = c.router == "topk_softmax";
+  return {.router = {.rule = {.mode = after ? kernels::RouterMode::kTopkSoftmax
+                                            : kernels::RouterMode::kSoftmax,
+                              .renormalize = c.renormalize,
+                              .active = c.active},
+                     .experts = c.experts,
+                     .aux_loss = c.aux_loss,
+                     .z_loss = c.z_loss},
+          .width = c.ffn,
+          .shared_width = c.shared * c.ffn};
+}
+
+std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& model, const LayerConfig& layer,
+                                               const Build& build) {
+  if (layer.ffn == "moe") return std::make_unique<Moe>(build.in("moe"), moe_options(model.moe));
+  if (layer.ffn == "dense") return std::make_unique<Mlp>(build.in("mlp"), dense_width(model));
+  return nullptr;
+}
+
+Block make_block(const ModelConfig& model, const Build& build, Recompute recompute) {
+  const LayerConfig& layer = layer_config_of(model, build.layer);
+  RmsNorm norm1(build, "norm1");
+  auto mixer = make_mixer(layer.mixer, MixerBuild{build.in("mixer"), layer.options});
+  if (layer.ffn == "none") {
+    return Block(std::move(mixer), norm1, nullptr, nullptr, recompute);
+  }
+  auto norm2 = std::make_unique<RmsNorm>(build, "norm2");
+  auto feed_forward = make_feed_forward(model, layer, build);
+  return Block(std::move(mixer), norm1, std::move(feed_forward), std::move(norm2), recompute);
+}
+
+std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Recompute recompute) {
+  std::vector<Block> blocks;
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    Build build = outer.in(fmt::format("block.{}", layer));
+    build.layer = layer;
+    blocks.push_back(make_block(model, build, recompute));
+  }
+  return blocks;
+}
+
+Build outer_build(const ModelConfig& model, DType compute, ParameterStore& store) {
+  return {.store = store,
+          .scope = "",
+          .hidden = model.hidden,
+          .layer = 0,
+          .layers = model.layers,
+          .compute = compute,
+          .norm_epsilon = static_cast<float>(model.norm_eps)};
+}
+
+}  // namespace
+
+ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType compute,
+                       ParameterStore& store)
+    : embedding_(outer_build(model, compute, store), model.vocab),
+      blocks_(make_blocks(model, outer_build(model, compute, store), recompute)),
+      norm_(outer_build(model, compute, store), "norm"),
+      head_(outer_build(model, compute, store), model.vocab,
+            model.tie_embeddings ? &embedding_.table() : nullptr) {}
+
+Tensor ModelStage::run_blocks(Exec& exec, const Tensor& tokens, const Sequence& sequence,
+                              StepContext& context, SavedStack& saved) const {
+  Tensor x = embedding_.forward(exec, tokens, saved);
+  for (const Block& block : blocks_) x = block.forward(exec, x, sequence, context, saved);
+  return norm_.forward(exec, x, saved);
+}
+
+double ModelStage::train(Exec& exec, const Tensor& tokens, const Tensor& targets,
+                         const Sequence& sequence, float scale, StepContext& context) const {
+  SavedStack saved;
+  const Tensor x = run_blocks(exec, tokens, sequence, context, saved);
+  const LossHead::Result loss =
+      head_.forward(exec, x, targets, scale, LossHead::Gradients::kYes);
+  Tensor dx = norm_.backward(exec, loss.dx, {}, saved);
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+    dx = block->backward(exec, dx, sequence, context, saved);
+  }
+  embedding_.backward(exec, dx, saved);
+  WEFT_CHECK(saved.empty(), "{} frames saved by forward were not used by backward", saved.depth());
+  return loss.loss_sum;
+}
+
+double ModelStage::evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
+                            const Sequence& sequence) const {
+  SavedStack saved;
+  StepContext context;
+  const Tensor x = run_blocks(exec, tokens, sequence, context, saved);
+  return head_.forward(exec, x, targets, 1.0f, LossHead::Gradients::kNo).loss_sum;
+}
+
+double ModelStage::flops_per_token(int64_t length) const {
+  double flops = head_.flops_per_token();
+  for (const Block& block : blocks_) flops += block.flops_per_token(length);
+  return flops;
+}
+
+}  // namespace weft

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/run_config.h"
+#include "layers/block.h"
+#include "layers/embedding.h"
+#include "layers/loss.h"
+
+namespace weft {
+
+// The blocks [first, last) of the model, with the embedding before the first block of all and the final
+// norm and output head after the last.
+class ModelStage {
+ public:
+  // Declares every weight in `store`; allocate it before use.
+  ModelStage(const ModelConfig& model, Recompute recompute, DType compute, ParameterStore& store);
+
+
+  // tokens, targets: i32 [tokens]. Gradients of loss sum * scale are added into the weights' gradients,
+  // together with those of the balance losses.
+  double train(Exec& exec, const Tensor& tokens, const Tensor& targets, const Sequence& sequence,
+               float scale, StepContext& context) const;
+  // Sum of losses alone.
+  double evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
+                  const Sequence& sequence) const;
+
+  // Forward FLOPs, for documents of `length` tokens; a training step takes three times that.
+  double flops_per_token(int64_t length) const;
+
+ private:
+  Tensor run_blocks(Exec& exec, const Tensor& tokens, const Sequence& sequence, StepContext& context,
+                    SavedStack& saved) const;
+
+  Embedding embedding_;
+  std::vector<Block> blocks_;
+  RmsNorm norm_;
+  LossHead head_;
+};
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "core/saved.h"
+#include "layers/build.h"
+
+namespace weft {
+
+// y = x / rms(x) * weight, row by row.   x: [tokens, hidden] f32 (the residual stream), y: compute type
+//
+// The weight is replicated over the tensor axis. Where rows are split over that axis between
+// tensor-parallel regions its gradient is a partial sum, which the spec says once.
+class RmsNorm {
+ public:
+  RmsNorm(const Build& build, const std::string& name);
+
+  Tensor forward(Exec& exec, const Tensor& x, SavedStack& saved) const;
+  // Gradient of x, plus `residual`, the gradient that flows past the norm. Adds into the weight's.
+  Tensor backward(Exec& exec, const Tensor& dy, const Tensor& residual, SavedStack& saved) const;
+
+ private:
+  struct Saved {
+    Tensor x;        // shared with the producer, not copied
+    Tensor inv_rms;  // [tokens] f32
+  };
+  Parameter& weight_;
+  float epsilon_;
+  DType compute_;
+};
+
+}  // namespace weft

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "parallel/communicator.h"
+
+namespace weft {
+
+// What every communicator demands of the views it is given, whatever carries the bytes: contiguous,
+// in host memory, sizes that fit each other. Breaking it is our own mistake.
+void check_all_reduce(const Communicator& comm, ConstView inout);
+void check_all_gather(const Communicator& comm, ConstView mine, ConstView all);
+void check_reduce_scatter(const Communicator& comm, ConstView all, ConstView mine);
+void check_all_to_all(const Communicator& comm, ConstView send, std::span<const int64_t> send_rows,
+                      ConstView recv, std::span<const int64_t> recv_rows);
+void check_transfer(const Communicator& comm, const Transfer& transfer);
+
+inline int64_t bytes_of(ConstView view) { return view.shape.elements() * size_of(view.dtype); }
+
+}  // namespace weft

@@ -1,0 +1,293 @@
+#include "parallel/thread_comm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "parallel/check_views.h"
+#include "parallel/thread_group.h"
+
+namespace weft {
+namespace {
+
+std::string signature(const char* call, ConstView view) {
+  return fmt::format("{}({} {})", call, name_of(view.dtype), view.shape);
+}
+
+// Carries a reduction of one element over the ranks: bf16 in f32, the others in their own type.
+template <class T>
+struct Carrier {
+  using Type = T;
+  static T in(T x) { return x; }
+  static T out(T x) { return x; }
+};
+template <>
+struct Carrier<bf16> {
+  using Type = float;
+  static float in(bf16 x) { return to_float(x); }
+  static bf16 out(float x) { return to_bf16(x); }
+};
+
+// Elements [begin, end) of the rank-ordered reduction over `from`, written to every one of `to` at
+// `shift` elements less. Blocks keep the running sums in the cache.
+struct Reduction {
+  ReduceOp op;
+  std::vector<const void*> from;
+  std::vector<void*> to;
+  int64_t begin, end, shift;
+
+  template <class T>
+  void run() const {
+    using C = Carrier<T>;
+    constexpr int64_t kBlock = 1024;
+    typename C::Type sums[kBlock];
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t count = std::min(kBlock, end - at);
+      for (size_t r = 0; r < from.size(); ++r) {
+        const T* x = static_cast<const T*>(from[r]) + at;
+        if (r == 0) {
+          for (int64_t i = 0; i < count; ++i) sums[i] = C::in(x[i]);
+        } else if (op == ReduceOp::kSum) {
+          for (int64_t i = 0; i < count; ++i) sums[i] += C::in(x[i]);
+        } else {
+          for (int64_t i = 0; i < count; ++i) {
+            const auto next = C::in(x[i]);
+            if (next > sums[i] || next != next) sums[i] = next;  // a NaN wins
+          }
+        }
+      }
+      for (void* out : to) {
+        T* y = static_cast<T*>(out) + at - shift;
+        for (int64_t i = 0; i < count; ++i) y[i] = C::out(sums[i]);
+      }
+    }
+  }
+
+  void run(DType dtype) const {
+    switch (dtype) {
+      case DType::kF32:
+        return run<float>();
+      case DType::kBF16:
+        return run<bf16>();
+      case DType::kI32:
+        return run<int32_t>();
+      default:
+        return run<int64_t>();
+    }
+  }
+};
+
+}  // namespace
+
+ThreadGroup::ThreadGroup(int size, ThreadGroupOptions options)
+    : state_(std::make_shared<State>(size, std::move(options), std::make_shared<ThreadHub>())) {
+  WEFT_CHECK(size > 0, "a group of {} ranks", size);
+}
+
+std::unique_ptr<ThreadComm> ThreadGroup::communicator(int rank) const {
+  WEFT_CHECK(rank >= 0 && rank < state_->size, "rank {} of {}", rank, state_->size);
+  return std::unique_ptr<ThreadComm>(new ThreadComm(state_, rank));
+}
+
+void ThreadGroup::fail(const std::string& why) const { state_->hub->fail(why); }
+
+ThreadComm::ThreadComm(std::shared_ptr<ThreadGroup::State> state, int rank)
+    : state_(std::move(state)),
+      rank_(rank),
+      name_(fmt::format("{}[{}/{}]", state_->options.name, rank, state_->size)) {}
+
+int ThreadComm::size() const { return state_->size; }
+
+// A rank that throws inside a call, for whatever reason, would leave the others waiting.
+template <class Call>
+void ThreadComm::guarded(Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    state_->hub->fail(fmt::format("{} failed: {}", name_, error.what()));
+    throw;
+  }
+}
+
+void ThreadComm::all_reduce(Exec&, View inout, ReduceOp op) {
+  guarded([&] {
+    check_all_reduce(*this, inout);
+    const char* call = op == ReduceOp::kSum ? "all_reduce sum" : "all_reduce max";
+    state_->agree(rank_, {signature(call, inout), inout.data, inout.data, {}, {}, nullptr});
+    // Every rank reduces a slice of its own and writes it to all, in place: nobody else touches it.
+    const int64_t count = inout.shape.elements(), ranks = size();
+    Reduction slice{op, {}, {}, count * rank_ / ranks, count * (rank_ + 1) / ranks, 0};
+    for (int r = 0; r < size(); ++r) {
+      slice.from.push_back(state_->posting(r).from);
+      slice.to.push_back(state_->posting(r).to);
+    }
+    slice.run(inout.dtype);
+    state_->part();
+  });
+}
+
+void ThreadComm::all_gather(Exec&, ConstView mine, View all) {
+  guarded([&] {
+    check_all_gather(*this, mine, all);
+    state_->agree(rank_, {signature("all_gather", mine), mine.data, all.data, {}, {}, nullptr});
+    const int64_t bytes = bytes_of(mine);
+    for (int r = 0; r < size() && bytes > 0; ++r) {
+      char* to = static_cast<char*>(all.data) + r * bytes;
+      const void* from = state_->posting(r).from;
+      if (to != from) std::memcpy(to, from, static_cast<size_t>(bytes));  // `mine` may lie in `all`
+    }
+    state_->part();
+  });
+}
+
+void ThreadComm::reduce_scatter(Exec&, ConstView all, View mine) {
+  guarded([&] {
+    check_reduce_scatter(*this, all, mine);
+    state_->agree(rank_, {signature("reduce_scatter", mine), all.data, mine.data, {}, {}, nullptr});
+    const int64_t count = mine.shape.elements();
+    Reduction part{ReduceOp::kSum,      {},           {mine.data}, rank_ * count,
+                   (rank_ + 1) * count, rank_ * count};
+    for (int r = 0; r < size(); ++r) part.from.push_back(state_->posting(r).from);
+    part.run(mine.dtype);
+    state_->part();
+  });
+}
+
+void ThreadComm::all_to_all_v(Exec&, ConstView send, std::span<const int64_t> send_rows, View recv,
+                              std::span<const int64_t> recv_rows) {
+  guarded([&] {
+    check_all_to_all(*this, send, send_rows, recv, recv_rows);
+    const std::string call =
+        fmt::format("all_to_all_v({} rows of {})", name_of(send.dtype), send.width());
+    state_->agree(rank_, {call,
+                          send.data,
+                          recv.data,
+                          {send_rows.begin(), send_rows.end()},
+                          {recv_rows.begin(), recv_rows.end()},
+                          nullptr});
+    check_row_counts();
+    const int64_t row = send.width() * size_of(send.dtype);
+    char* to = static_cast<char*>(recv.data);
+    for (int r = 0; r < size(); ++r) {
+      const auto& theirs = state_->posting(r);
+      const int64_t before =
+          std::accumulate(theirs.send.begin(), theirs.send.begin() + rank_, int64_t{0});
+      const auto bytes = static_cast<size_t>(recv_rows[r] * row);
+      if (bytes > 0) std::memcpy(to, static_cast<const char*>(theirs.from) + before * row, bytes);
+      to += bytes;
+    }
+    state_->part();
+  });
+}
+
+void ThreadComm::check_row_counts() {
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      const int64_t sent = state_->posting(from).send[static_cast<size_t>(to)];
+      const int64_t expected = state_->posting(to).recv[static_cast<size_t>(from)];
+      if (sent == expected) continue;
+      state_->part();  // all ranks see the same and come here
+      throw Error(
+          "ranks of {} disagree in all_to_all_v: rank {} sends {} rows to rank {}, which "
+          "expects {}",
+          state_->options.name, from, sent, to, expected);
+    }
+  }
+}
+
+void ThreadComm::transfer(Exec&, std::span<const Transfer> together) {
+  using Message = ThreadGroup::State::Message;
+  std::vector<Message> messages(together.size());
+  const auto sends = [&](auto&& visit) {
+    for (size_t i = 0; i < together.size(); ++i) {
+      if (together[i].kind == Transfer::Kind::kSend) visit(together[i].peer, messages[i]);
+    }
+  };
+  guarded([&] {
+    for (size_t i = 0; i < together.size(); ++i) {
+      check_transfer(*this, together[i]);
+      messages[i].data = together[i].data;
+    }
+    try {
+      // All sends are on offer before anything waits, so no order of a group can block another's.
+      sends([&](int peer, Message& m) { state_->post(rank_, peer, m); });
+      for (const Transfer& one : together) {
+        if (one.kind == Transfer::Kind::kRecv) state_->receive(one.peer, rank_, one.data);
+      }
+      sends([&](int peer, Message& m) { state_->await_done(rank_, peer, m); });
+    } catch (...) {
+      sends([&](int peer, Message& m) { state_->withdraw(rank_, peer, m); });
+      throw;
+    }
+  });
+}
+
+void ThreadComm::barrier() {
+  guarded([&] {
+    state_->agree(rank_, {"barrier", nullptr, nullptr, {}, {}, nullptr});
+    state_->part();
+  });
+}
+
+std::unique_ptr<ThreadComm> ThreadComm::split(int color, int key, const std::string& axis) {
+  std::unique_ptr<ThreadComm> mine;
+  guarded([&] {
+    state_->agree(rank_,
+                  {fmt::format("split({})", axis), nullptr, nullptr, {color, key}, {}, nullptr});
+    std::vector<std::pair<int64_t, int>> members;  // key, rank
+    for (int r = 0; r < size(); ++r) {
+      const auto& theirs = state_->posting(r).send;
+      if (theirs[0] == color) members.emplace_back(theirs[1], r);
+    }
+    std::sort(members.begin(), members.end());
+    const int leader = members[0].second;
+    if (color >= 0 && rank_ == leader) {
+      state_->postings[static_cast<size_t>(rank_)].child = std::make_shared<ThreadGroup::State>(
+          static_cast<int>(members.size()), ThreadGroupOptions{axis, state_->options.timeout},
+          state_->hub);
+    }
+    state_->part();  // the groups are made
+    if (color >= 0) {
+      const auto me =
+          std::find(members.begin(), members.end(), std::pair<int64_t, int>(key, rank_));
+      mine.reset(
+          new ThreadComm(state_->posting(leader).child, static_cast<int>(me - members.begin())));
+    }
+    state_->part();  // and taken
+  });
+  return mine;
+}
+
+void run_ranks(int size, const std::function<void(ThreadComm&, Exec&)>& rank,
+               ThreadGroupOptions options) {
+  const ThreadGroup group(size, std::move(options));
+  const Isa isa = chosen_isa();  // once, by one thread: finding it out runs probes
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r) {
+    threads.emplace_back([&, r] {
+      const auto comm = group.communicator(r);
+      try {
+        Ledger ledger;
+        Pool pool(ledger);
+        ThreadPool crew(1);
+        Exec exec{crew, pool, isa, {}};
+        rank(*comm, exec);
+      } catch (const std::exception& error) {
+        {
+          const std::lock_guard lock(mutex);
+          if (!first) first = std::current_exception();
+        }
+        group.fail(fmt::format("{} failed: {}", comm->name(), error.what()));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace weft
