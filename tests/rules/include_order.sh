@@ -3,7 +3,7 @@
 # shellcheck source=tests/rules/files
 . "$(dirname "$0")/files"
 
-source_files | xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]+"' /dev/null | awk -F: '
+source_files | matching_lines '^[[:space:]]*#[[:space:]]*include[[:space:]]+"' | awk -F: '
   BEGIN {
     split("core kernels parallel layers launcher tests", names, " ")
     for (i in names) order[names[i]] = i

@@ -3,5 +3,5 @@
 . "$(dirname "$0")/files"
 
 project_files | grep -vE '\.(safetensors|h5|bin|idx|png)$' |
-  { xargs -r grep -nIE '/(work|farm)/|(^|[^A-Za-z0-9_.-])/(home/[a-z]+|root)/' /dev/null || true; } |
+  matching_lines '/(work|farm)/|(^|[^A-Za-z0-9_.-])/(home/[a-z]+|root)/' |
   expect_none "Paths of one machine"

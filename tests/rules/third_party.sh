@@ -18,7 +18,7 @@ rules='
 '
 
 source_files | grep -v '^tests/' |
-  xargs -r grep -nE '^[[:space:]]*#[[:space:]]*include[[:space:]]+[<"]' /dev/null | awk -F: -v rules="$rules" '
+  matching_lines '^[[:space:]]*#[[:space:]]*include[[:space:]]+[<"]' | awk -F: -v rules="$rules" '
   BEGIN {
     count = split(rules, lines, "\n")
     for (i = 1; i <= count; ++i)
