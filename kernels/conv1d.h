@@ -7,9 +7,10 @@
 
 namespace weft::kernels {
 
-// Depthwise causal convolution along time:  y_t = act(sum_j w[:, j] x_{t - taps + 1 + j} + bias), the
-// last tap being the current token, zeros before each document's start. x, y [tokens, channels];
-// weight [channels, taps] f32; bias [channels] f32 or empty; documents: offsets, n + 1 entries.
+// Depthwise causal convolution along time:  y_t = act(sum_j w[:, j] x_{t - taps + 1 + j} + bias),
+// the last tap being the current token, zeros before each document's start. x, y [tokens,
+// channels]; weight [channels, taps] f32; bias [channels] f32 or empty; documents: offsets, n + 1
+// entries.
 struct ShortConv {
   int64_t taps = 4;
   Activation activation = Activation::kSilu;  // kSilu or kIdentity

@@ -1,0 +1,132 @@
+#include "kernels/conv1d.h"
+
+#include <vector>
+
+#include "kernels/cpu/conv1d.h"
+#include "kernels/launch.h"
+
+namespace weft::kernels {
+namespace {
+
+const ConvTable& table_of(Isa isa) {
+  return by_isa(isa, [](auto tag) -> const ConvTable& { return conv_table(tag); });
+}
+
+// Boxes of 64 rows by 256 channels: the gradient before the activation of one stays in a cache, and
+// few of its rows are computed a second time by the box above.
+constexpr int64_t kRows = 64, kColumns = 256;
+
+Box box_of(int64_t row_block, int64_t column_block, Extent extent) {
+  const int64_t top = row_block * kRows, left = column_block * kColumns;
+  return {top, std::min(extent.rows, top + kRows), left, std::min(extent.width, left + kColumns)};
+}
+int64_t blocks_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
+
+struct Places {
+  std::vector<int32_t> before, after;
+};
+
+Places places_in(std::span<const int32_t> documents, int64_t tokens) {
+  WEFT_CHECK(documents.size() >= 2 && documents.front() == 0 && documents.back() == tokens,
+             "short_conv: {} document offsets, expected them to run from 0 to {}", documents.size(),
+             tokens);
+  Places places{std::vector<int32_t>(static_cast<size_t>(tokens)),
+                std::vector<int32_t>(static_cast<size_t>(tokens))};
+  for (size_t d = 0; d + 1 < documents.size(); ++d) {
+    WEFT_CHECK(documents[d] <= documents[d + 1], "short_conv: document {} ends at {} before {}", d,
+               documents[d + 1], documents[d]);
+    for (int32_t t = documents[d]; t < documents[d + 1]; ++t) {
+      places.before[static_cast<size_t>(t)] = t - documents[d];
+      places.after[static_cast<size_t>(t)] = documents[d + 1] - 1 - t;
+    }
+  }
+  return places;
+}
+
+// [channels, taps] -> [taps, channels]
+Tensor transposed(Exec& exec, const float* weight, int64_t channels, int64_t taps) {
+  const Tensor out = exec.scratch({taps, channels});
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t j = 0; j < taps; ++j) out.data<float>()[j * channels + c] = weight[c * taps + j];
+  }
+  return out;
+}
+
+ConvArgs checked(const ShortConv& conv, ConstView x, ConstView bias, const Tensor& weight,
+                 const Places& places) {
+  WEFT_CHECK(conv.activation == Activation::kSilu || conv.activation == Activation::kIdentity,
+             "short_conv: the activation is silu or none");
+  check_real(x, "short_conv: x");
+  ConvArgs args{};
+  args.x = rows_of(x);
+  args.weight = weight.data<float>();
+  args.bias = given(bias) ? vector_of<float>(bias, x.width(), "short_conv: bias") : nullptr;
+  args.before = places.before.data();
+  args.after = places.after.data();
+  args.tokens = x.rows();
+  args.channels = x.width();
+  args.taps = conv.taps;
+  args.silu = conv.activation == Activation::kSilu;
+  return args;
+}
+
+Tensor checked_weight(Exec& exec, const ShortConv& conv, ConstView weight, int64_t channels) {
+  WEFT_CHECK(conv.taps >= 1, "short_conv: {} taps", conv.taps);
+  return transposed(exec, vector_of<float>(weight, channels * conv.taps, "short_conv: weight"),
+                    channels, conv.taps);
+}
+
+}  // namespace
+
+void short_conv_forward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
+                        ConstView bias, View y) {
+  if (nothing_in(x)) return;
+  const Extent extent{x.rows(), x.width()};
+  check_matrix(y, extent.rows, extent.width, "short_conv: y");
+  const Places places = places_in(conv.documents, extent.rows);
+  const Tensor rows = checked_weight(exec, conv, weight, extent.width);
+  ConvArgs args = checked(conv, x, bias, rows, places);
+  args.y = rows_of(y);
+  const ConvTable& table = table_of(exec.isa);
+  const int64_t across = blocks_of(extent.width, kColumns);
+  exec.threads.run(blocks_of(extent.rows, kRows) * across,
+                   [&](int64_t i) { table.forward(args, box_of(i / across, i % across, extent)); });
+}
+
+void short_conv_backward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
+                         ConstView bias, ConstView dy, View dx, View d_weight, View d_bias) {
+  if (nothing_in(x)) return;
+  const Extent extent{x.rows(), x.width()};
+  const int64_t channels = extent.width, taps = conv.taps;
+  check_matrix(dy, extent.rows, channels, "short_conv: dy");
+  check_matrix(dx, extent.rows, channels, "short_conv: dx");
+  WEFT_CHECK(given(bias) == given(d_bias), "short_conv: bias and d_bias are given together");
+  const Places places = places_in(conv.documents, extent.rows);
+  const Tensor rows = checked_weight(exec, conv, weight, channels);
+  ConvArgs args = checked(conv, x, bias, rows, places);
+  args.dy = rows_of(dy);
+  args.dx = rows_of(dx);
+
+  const ConvTable& table = table_of(exec.isa);
+  const int64_t across = blocks_of(channels, kColumns), down = blocks_of(extent.rows, kRows);
+  const int64_t scratch_size = (kRows + taps - 1) * std::min(channels, kColumns);
+  const Tensor scratch = exec.scratch({exec.threads.size(), scratch_size});
+  const Tensor partial = exec.scratch({down, (taps + 1) * channels});
+  exec.threads.run_on(down * across, [&](int64_t i, int thread) {
+    table.backward(args, box_of(i / across, i % across, extent),
+                   partial.data<float>() + i / across * (taps + 1) * channels,
+                   scratch.data<float>() + thread * scratch_size);
+  });
+  const Tensor sum = Tensor::zeros(exec.pool, {taps + 1, channels}, DType::kF32, Label::kScratch);
+  add_partials(exec, partial, sum.data<float>());
+  float* weights = vector_of<float>(d_weight, channels * taps, "short_conv: d_weight");
+  float* biases =
+      given(d_bias) ? vector_of<float>(d_bias, channels, "short_conv: d_bias") : nullptr;
+  const float* sums = sum.data<float>();
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t j = 0; j < taps; ++j) weights[c * taps + j] += sums[j * channels + c];
+    if (biases != nullptr) biases[c] += sums[taps * channels + c];
+  }
+}
+
+}  // namespace weft::kernels
