@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
                                weft::add_train,
                                weft::add_bench,
                                weft::add_verify,
+                               weft::add_data,
                                weft::add_info,
                            });
 }

@@ -28,6 +28,5 @@ struct ConvTable {
 const ConvTable& conv_table(IsaTag<Isa::kPlain>);
 const ConvTable& conv_table(IsaTag<Isa::kAvx2>);
 const ConvTable& conv_table(IsaTag<Isa::kAvx512>);
-const ConvTable& conv_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -112,9 +112,9 @@ TEST(Safetensors, ReadsUnalignedTensorsByCopy) {
 
 TEST(Safetensors, OpensGoldenFiles) {
   const std::string folder = std::string(WEFT_SOURCE_DIR) + "/tests/golden/";
-  const SafetensorsFile bounds(folder + "hgrn2_lower_bounds.safetensors");
-  EXPECT_EQ(bounds.metadata().at("kind"), "helper");
-  const SafetensorsFile packed(folder + "core_s4_packed.safetensors");
+  const SafetensorsFile bounds(folder + "moe_softmax_topk.safetensors");
+  EXPECT_EQ(bounds.metadata().at("kind"), "moe");
+  const SafetensorsFile packed(folder + "core_linear_packed.safetensors");
   EXPECT_EQ(packed.at("cu_seqlens").type, FileType::kI32);
   EXPECT_EQ(numbers(packed.view("cu_seqlens")), (std::vector<double>{0, 14, 37}));
   for (const FileTensor& tensor : packed.tensors()) {
