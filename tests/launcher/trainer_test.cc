@@ -76,16 +76,16 @@ Batch counting_batch(const Config& config, Pool& pool, int64_t first, int64_t ro
   return batch;
 }
 
-struct Run {
+struct History {
   std::vector<double> losses, norms;
   std::vector<float> weights;
 };
 
-Run run(const Config& config, int threads = 2, int64_t steps = 6) {
+History run(const Config& config, int threads = 2, int64_t steps = 6) {
   Runtime runtime(threads);
   Trainer trainer(config, runtime);
   trainer.initialize();
-  Run out;
+  History out;
   for (int64_t s = 0; s < steps; ++s) {
     const StepResult result = trainer.step(s, [&](Pool& pool, int64_t first, int64_t rows) {
       return counting_batch(config, pool, first, rows);
@@ -110,13 +110,13 @@ class InEveryPrecision : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(InEveryPrecision, TheLossStartsAtChanceAndFalls) {
-  const Run r = run(config({"train.steps=30"}), 2, 30);
+  const History r = run(config({"train.steps=30"}), 2, 30);
   EXPECT_NEAR(r.losses.front(), std::log(61.0), 0.1);
   EXPECT_LT(r.losses.back(), r.losses.front() - 1.0);
 }
 
 TEST_P(InEveryPrecision, TheSameBitsComeOutTwiceAndForAnyNumberOfThreads) {
-  const Run one = run(config(), 1), again = run(config(), 1), two = run(config(), 2),
+  const History one = run(config(), 1), again = run(config(), 1), two = run(config(), 2),
             three = run(config(), 3);
   EXPECT_EQ(one.losses, again.losses);
   EXPECT_EQ(one.weights, again.weights);
@@ -128,9 +128,9 @@ TEST_P(InEveryPrecision, TheSameBitsComeOutTwiceAndForAnyNumberOfThreads) {
 }
 
 TEST_P(InEveryPrecision, RecomputeChangesNoBit) {
-  const Run kept = run(config());
+  const History kept = run(config());
   for (const char* mode : {"selective", "full"}) {
-    const Run recomputed = run(config({std::string("train.recompute=") + mode}));
+    const History recomputed = run(config({std::string("train.recompute=") + mode}));
     EXPECT_EQ(kept.losses, recomputed.losses) << mode;
     EXPECT_EQ(kept.weights, recomputed.weights) << mode;
   }
@@ -149,7 +149,7 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
     o.push_back("optimizer.eps=1e-3");
     return run(tiny(o));
   };
-  const Run whole = with("4"), halves = with("2"), quarters = with("1");
+  const History whole = with("4"), halves = with("2"), quarters = with("1");
   for (size_t s = 0; s < whole.losses.size(); ++s) {
     EXPECT_NEAR(whole.losses[s], halves.losses[s], 2e-5 * whole.losses[s]);
     EXPECT_NEAR(whole.losses[s], quarters.losses[s], 2e-5 * whole.losses[s]);

@@ -1,8 +1,9 @@
-// Backward of every layer against central differences of its forward, along random directions:
-//   <grad, u>  against  (L(p + h u) - L(p - h u)) / 2h,      L = <cotangent, forward(p)>
-// In f32 the difference quotient itself errs by about h^2 (truncation, for smooth layers of unit scale) plus
-// eps * |L terms| / h (rounding); with h = 1e-2 both are near 1e-4 of the scale sqrt(terms) that the bound
-// below uses.
+// Backward of every layer against differences of its forward, along a direction u:
+//   <grad, u>  against  D(h) = (L(p + h u) - L(p - h u)) / 2h,      L = <cotangent, forward(p)>
+// u has length one and lies halfway between the gradient and a random direction: an error in any part of
+// the gradient shows, and the signal is of the gradient's own size g. (4 D(h/2) - D(h)) / 3 cancels the
+// h^2 term, so that what remains is rounding: L is a sum of f32 numbers, each wrong by a few epsilon = 6e-8,
+// so D is wrong by about 10 epsilon |L| / h.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,6 +23,7 @@ namespace {
 
 constexpr int64_t kHidden = 32;
 constexpr double kStep = 1e-2;
+constexpr double kRounding = 10 * 6e-8 / kStep;
 
 double dot(const Tensor& a, const Tensor& b) {
   const auto x = numbers(a), y = numbers(b);
@@ -52,21 +54,32 @@ class Gradients : public testing::Test {
 
   Build build() { return {.store = store, .scope = "t.", .hidden = kHidden}; }
 
-  // `loss` computes L; gradients must already lie in `grad` and in the store.
+  double difference(const Tensor& value, const Tensor& u, double h,
+                    const std::function<double()>& loss) {
+    const auto at = [&](double by) {
+      shift(value, u, by);
+      store.publish(rig.exec);
+      return loss();
+    };
+    const double above = at(h), below = at(-2 * h);
+    at(h);
+    return (above - below) / (2 * h);
+  }
+
+  // `loss` computes L; the gradient of `value` is `grad`.
   void expect_derivative(const std::string& what, const Tensor& value, const Tensor& grad,
                          const std::function<double()>& loss) {
     const Tensor u = rig.normal("direction " + what, value.shape());
-    shift(value, u, kStep);
-    store.publish(rig.exec);
-    const double above = loss();
-    shift(value, u, -2 * kStep);
-    store.publish(rig.exec);
-    const double below = loss();
-    shift(value, u, kStep);
-    store.publish(rig.exec);
-    const double want = (above - below) / (2 * kStep), got = dot(grad, u);
-    const double scale = std::sqrt(dot(grad, grad)) + 1e-3 * std::abs(above);
-    EXPECT_NEAR(got, want, 2e-2 * scale) << what;
+    const double random = std::sqrt(dot(u, u)), size = std::sqrt(dot(grad, grad));
+    ASSERT_GT(size, 0.0) << what << " has no gradient at all";
+    for (int64_t i = 0; i < u.elements(); ++i) {
+      u.data<float>()[i] = static_cast<float>(u.data<float>()[i] / random + grad.data<float>()[i] / size);
+    }
+    const double length = std::sqrt(dot(u, u));
+    for (int64_t i = 0; i < u.elements(); ++i) u.data<float>()[i] /= static_cast<float>(length);
+    const double want =
+        (4 * difference(value, u, kStep / 2, loss) - difference(value, u, kStep, loss)) / 3;
+    EXPECT_NEAR(dot(grad, u), want, 2e-3 * size + kRounding * (std::abs(loss()) + 1)) << what;
   }
 
   void expect_all_weights(const std::function<double()>& loss) {
@@ -181,7 +194,26 @@ TEST_F(Gradients, OfDenseFeedForward) {
   expect_all_weights(loss);
 }
 
-// The choice of experts is held fixed, since it has no derivative; its weights come from the router.
+// The first `count` rows of candidates whose three most probable experts are clearly apart, so
+// that a small step does not change who is chosen (the choice has no derivative).
+Tensor decided_rows(Rig& rig, const Moe& moe, const Tensor& candidates, int64_t count) {
+  SavedStack saved;
+  StepContext context;
+  moe.forward(rig.exec, candidates, context, saved);
+  const Tensor rows = rig.exec.empty({count, kHidden});
+  const int64_t experts = context.decided->probabilities.shape()[1];
+  int64_t kept = 0;
+  for (int64_t n = 0; n < candidates.shape()[0] && kept < count; ++n) {
+    const float* p = context.decided->probabilities.data<float>() + n * experts;
+    std::vector<float> sorted(p, p + experts);
+    std::sort(sorted.rbegin(), sorted.rend());
+    if (std::log(sorted[1] / sorted[2]) < 0.4f || std::log(sorted[0] / sorted[1]) < 0.4f) continue;
+    std::copy_n(candidates.data<float>() + n * kHidden, kHidden, rows.data<float>() + kept++ * kHidden);
+  }
+  EXPECT_EQ(kept, count);
+  return rows;
+}
+
 TEST_F(Gradients, OfMixtureOfExperts) {
   const MoeOptions options{.router = {.rule = {.renormalize = true, .active = 2},
                                       .experts = 5,
@@ -191,10 +223,8 @@ TEST_F(Gradients, OfMixtureOfExperts) {
                            .shared_width = 10};
   const Moe moe(build(), options);
   prepare();
-  // Router rows far apart, so that a small step does not change who is chosen.
-  Parameter& router = *store.find("t.router.weight");
-  for (int64_t i = 0; i < router.shape.elements(); ++i) router.master.data<float>()[i] *= 0.3f;
-  const Tensor x = rig.normal("x", {17, kHidden}), cotangent = rig.normal("cotangent", {17, kHidden});
+  const Tensor x = decided_rows(rig, moe, rig.normal("x", {299, kHidden}), 17);
+  const Tensor cotangent = rig.normal("cotangent", {17, kHidden});
   Tensor chosen;
   const auto loss = [&] {
     SavedStack saved;
