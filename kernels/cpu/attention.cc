@@ -41,6 +41,14 @@ WEFT_INLINE void for_key_blocks(const AttentionTask& task, int64_t begin, int64_
   }
 }
 
+// Tells the engine which rows the block of keys at `first` will read.
+WEFT_INLINE void expect(Engine& e, const AttentionTask& task, int64_t first, int64_t end) {
+  if (first >= end) return;
+  const int64_t keys = smaller(kKeys, end - first);
+  e.soon(task.k.row_range(first, keys));
+  e.soon(task.v.row_range(first, keys));
+}
+
 void forward(const AttentionTask& task, const AttentionOutputs& outputs, float* scratch) {
   const int64_t key = task.q.columns, value = task.v.columns, end = task.begin + task.count;
   Engine e;
@@ -51,6 +59,7 @@ void forward(const AttentionTask& task, const AttentionOutputs& outputs, float* 
     programs::attention_begin(e, task.q.row_range(begin, count), task.scale, w);
     for_key_blocks(task, begin, count, [&](int64_t first, int64_t keys, tile::Band band) {
       place(w, Sizes{count, keys, key, value}, scratch);
+      expect(e, task, first + kKeys, begin + count);
       programs::attention_block(e, task.k.row_range(first, keys), task.v.row_range(first, keys),
                                 band, w);
     });
@@ -73,6 +82,9 @@ void backward(const AttentionTask& task, const AttentionGradientTask& g, float* 
     programs::attention_backward_begin(e, queries, w);
     for_key_blocks(task, begin, count, [&](int64_t first, int64_t keys, tile::Band band) {
       place(w, Sizes{count, keys, key, value}, scratch);
+      expect(e, task, first + kKeys, begin + count);
+      e.soon(g.dk.row_range(first, keys));
+      e.soon(g.dv.row_range(first, keys));
       programs::attention_backward_block<Engine>(
           e,
           {task.k.row_range(first, keys), task.v.row_range(first, keys),

@@ -31,6 +31,15 @@ Chunk chunk_of(const ScanTask& task, int64_t begin, int64_t count) {
           task.v.row_range(begin, count), task.log_decay.from(begin), task.scale};
 }
 
+// Tells the engine which rows the chunk at `begin` will read.
+void expect(Engine& e, const ScanTask& task, int64_t begin) {
+  if (begin < 0 || begin >= task.q.rows) return;
+  const int64_t count = chunk_length(begin, task.q.rows);
+  e.soon(task.q.row_range(begin, count));
+  e.soon(task.k.row_range(begin, count));
+  e.soon(task.v.row_range(begin, count));
+}
+
 template <class Space>
 int64_t scratch_of(int64_t key, int64_t value) {
   Space w;
@@ -46,15 +55,13 @@ void load_state(Engine& e, const tile::In& state, Op& m) {
     e.load(m, state);
   }
 }
-template <class Op>
-void load_state_turned(const tile::In& state, Op& m) {
+void turn_state(const tile::In& state, const tile::Out& to) {
   const auto* data = static_cast<const float*>(state.data);
-  for (int64_t i = 0; i < m.rows; ++i) {
-    for (int64_t j = 0; j < m.columns; ++j) {
-      m.plain[i * m.stride + j] = state.empty() ? 0.0f : data[j * state.stride + i];
-    }
+  for (int64_t i = 0; i < to.rows; ++i) {
+    auto* row = static_cast<float*>(to.data) + i * to.stride;
+    for (int64_t j = 0; j < to.columns; ++j)
+      row[j] = state.empty() ? 0.0f : data[j * state.stride + i];
   }
-  turn(m);
 }
 
 void forward(const ScanTask& task, const ScanOutputs& outputs, float* scratch) {
@@ -66,27 +73,30 @@ void forward(const ScanTask& task, const ScanOutputs& outputs, float* scratch) {
   for (int64_t begin = 0; begin < tokens; begin += kChunk) {
     const int64_t count = chunk_length(begin, tokens);
     place(w, Sizes{count, key, value}, scratch);
+    expect(e, task, begin + kChunk);
+    e.soon(outputs.out.row_range(begin, count));
     programs::scan_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count), w);
   }
   if (!outputs.final_state.empty())
     e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
 }
 
+// States M^T before every chunk and after the last one: f32 [value, key], laid out as operands.
+struct States {
+  float* first;
+  int64_t key, value;
+  static int64_t size(int64_t key, int64_t value) { return round_up(value, 4) * padded_width(key); }
+  tile::Out at(int64_t chunk) const {
+    return {first + chunk * size(key, value), padded_width(key), value, key, DType::kF32};
+  }
+};
+
 int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
   const int64_t chunks = (tokens + kChunk - 1) / kChunk;
   const int64_t work = scratch_of<BackwardSpace>(key, value);
   const int64_t states = scratch_of<StateSpace>(key, value);
-  return (chunks + 1) * round_up(key * value, 16) + (work > states ? work : states);
+  return (chunks + 1) * States::size(key, value) + (work > states ? work : states);
 }
-
-// States M^T before every chunk and after the last one, f32 [value, key] each.
-struct States {
-  float* first;
-  int64_t key, value;
-  tile::Out at(int64_t chunk) const {
-    return {first + chunk * round_up(key * value, 16), key, value, key, DType::kF32};
-  }
-};
 
 tile::In readable(const tile::Out& view) {
   return {view.data, view.stride, view.rows, view.columns, view.dtype};
@@ -96,30 +106,35 @@ void rebuild_states(const ScanTask& task, const States& states, float* scratch) 
   const int64_t tokens = task.q.rows;
   Engine e;
   StateSpace w;
-  place(w, Sizes{kChunk, states.key, states.value}, scratch);
-  load_state_turned(task.initial_state, w.m);
+  turn_state(task.initial_state, states.at(0));
   for (int64_t begin = 0; begin < tokens; begin += kChunk) {
-    const int64_t count = chunk_length(begin, tokens);
+    const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
     place(w, Sizes{count, states.key, states.value}, scratch);
-    e.run(tile::kFull, tile::take(w.m), tile::store(states.at(begin / kChunk)));
-    programs::scan_state(e, chunk_of(task, begin, count), w);
+    if (begin + count < tokens) {
+      const int64_t next = chunk_length(begin + kChunk, tokens);
+      e.soon(task.k.row_range(begin + kChunk, next));
+      e.soon(task.v.row_range(begin + kChunk, next));
+    }
+    e.soon(states.at(c + 1));
+    programs::scan_state<Engine>(e, chunk_of(task, begin, count),
+                                 {readable(states.at(c)), states.at(c + 1)}, w);
   }
-  e.run(tile::kFull, tile::take(w.m), tile::store(states.at((tokens + kChunk - 1) / kChunk)));
 }
 
 void backward(const ScanTask& task, const ScanGradients& g, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   const int64_t chunks = (tokens + kChunk - 1) / kChunk;
   const States states{scratch, key, value};
-  float* work = scratch + (chunks + 1) * round_up(key * value, 16);
+  float* work = scratch + (chunks + 1) * States::size(key, value);
   rebuild_states(task, states, work);
 
   Engine e;
   BackwardSpace w;
   place(w, Sizes{kChunk, key, value}, work);
-  load_state_turned(g.d_final_state, w.dm);
+  turn_state(g.d_final_state, {w.dm.plain, w.dm.stride, value, key, DType::kF32});
+  turn(w.dm);
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
-  e.load(w.m, readable(states.at(chunks)));
+  e.borrow(w.m, readable(states.at(chunks)));
   e.run(tile::kFull, tile::take(w.dm),
         tile::row_sum(w.product, [&](auto i, auto j, auto x) { return x * w.m(i, j); }));
   for (int64_t c = chunks - 1; c >= 0; --c) {
@@ -128,6 +143,14 @@ void backward(const ScanTask& task, const ScanGradients& g, float* scratch) {
     programs::ScanChunkGradients<Engine> part{
         g.d_out.row_range(begin, count), readable(states.at(c)),       g.dq.row_range(begin, count),
         g.dk.row_range(begin, count),    g.dv.row_range(begin, count), g.d_log_decay.from(begin)};
+    expect(e, task, begin - kChunk);
+    if (c > 0) {
+      e.soon(g.d_out.row_range(begin - kChunk, kChunk));
+      e.soon(states.at(c - 1));
+    }
+    e.soon(g.dv.row_range(begin, count));
+    e.soon(g.dk.row_range(begin, count));
+    e.soon(g.dq.row_range(begin, count));
     programs::scan_backward(e, chunk_of(task, begin, count), part, w);
   }
   if (!g.d_initial_state.empty()) {

@@ -53,11 +53,11 @@ WEFT_TILE void attention_block(Engine& e, const typename Engine::In& k,
   e.run(band, nt(w.k, w.q),
         map([&](auto j, auto i, auto x) { return e.select(e.inside(band, j, i), x, kMasked); }),
         put(w.p), column_max(w.new_max));
-  e.fill(w.shrink, [&](auto i) { return e.exp(w.max[i] - w.new_max[i]); });
+  e.fill(w.shrink, [&](auto i) { return e.exp_down(w.max[i] - w.new_max[i]); });
   e.fill(w.sum, [&](auto i) { return w.sum[i] * w.shrink[i]; });
   e.fill(w.max, [&](auto i) { return w.new_max[i]; });
-  e.run(band, take(w.p), map([&](auto, auto i, auto x) { return e.exp(x - w.max[i]); }), put(w.p),
-        column_sum(w.sum));
+  e.run(band, take(w.p), map([&](auto, auto i, auto x) { return e.exp_down(x - w.max[i]); }),
+        put(w.p), column_sum(w.sum));
   e.run(kFull, take(w.o), map([&](auto, auto i, auto x) { return x * w.shrink[i]; }),
         tn(w.v, w.p, Banded::kB, band), put(w.o));
 }

@@ -64,7 +64,7 @@ WEFT_TILE void attention_backward_block(Engine& e, const AttentionKeys<Engine>& 
   e.load(w.k, a.k);
   e.load(w.v, a.v);
   e.run(a.band, nt(w.k, w.q), map([&](auto j, auto i, auto x) {
-          return e.select(e.inside(a.band, j, i), e.exp(x - w.log_sum_exp[i]), 0.0f);
+          return e.select(e.inside(a.band, j, i), e.exp_down(x - w.log_sum_exp[i]), 0.0f);
         }),
         put(w.p));
   e.run(a.band, nt(w.v, w.d_out),

@@ -47,8 +47,8 @@ WEFT_TILE float scan_decays(Engine& e, const ScanChunk<Engine>& a, Space& w) {
   e.load(w.b, a.log_decay);
   e.cumsum(w.b);
   const float last = w.b.last();
-  e.fill(w.from_start, [&](auto i) { return e.exp(w.b[i]); });
-  e.fill(w.to_end, [&](auto i) { return e.exp(last - w.b[i]); });
+  e.fill(w.from_start, [&](auto i) { return e.exp_down(w.b[i]); });
+  e.fill(w.to_end, [&](auto i) { return e.exp_down(last - w.b[i]); });
   return last;
 }
 
@@ -63,7 +63,7 @@ WEFT_TILE void scan_forward(Engine& e, const ScanChunk<Engine>& a, const typenam
   e.load(w.v, a.v);
   e.load(w.k_to_end, a.k, [&](auto i, auto, auto x) { return x * w.to_end[i]; });
   e.run(kLower, nt(w.q, w.k), map([&](auto i, auto j, auto x) {
-          return e.select(e.inside(kLower, i, j), x * e.exp(w.b[i] - w.b[j]), 0.0f);
+          return e.select(e.inside(kLower, i, j), x * e.exp_down(w.b[i] - w.b[j]), 0.0f);
         }),
         put(w.p));
   e.run(kFull, nn(w.q, w.m),  // what came before the chunk

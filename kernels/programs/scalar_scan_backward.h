@@ -18,26 +18,31 @@ struct ScanStateSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::value, &S::key, tile::kB> m;  // M^T
   Op<&S::chunk, &S::key, tile::kB> k_to_end;
   Op<&S::chunk, &S::value, tile::kAt> v;
   Vec<&S::chunk> b, from_start, to_end;
 
   template <class F>
   void parts(F f) {
-    f(m), f(k_to_end), f(v), f(b), f(from_start), f(to_end);
+    f(k_to_end), f(v), f(b), f(from_start), f(to_end);
   }
 };
 
-// M^T after a chunk from M^T before it (w.m): forward without outputs.
+// M^T after a chunk from M^T before it: forward without outputs.
+template <class Engine>
+struct ScanStates {
+  typename Engine::In before;
+  typename Engine::Out after;
+};
 template <class Engine, class Space>
-WEFT_TILE void scan_state(Engine& e, const ScanChunk<Engine>& a, Space& w) {
+WEFT_TILE void scan_state(Engine& e, const ScanChunk<Engine>& a, const ScanStates<Engine>& states,
+                          Space& w) {
   using namespace tile;
   const float decay = e.exp(scan_decays(e, a, w));
   e.load(w.k_to_end, a.k, [&](auto i, auto, auto x) { return x * w.to_end[i]; });
   e.load(w.v, a.v);
-  e.run(kFull, take(w.m), map([&](auto, auto, auto x) { return x * decay; }), tn(w.v, w.k_to_end),
-        put(w.m));
+  e.run(kFull, take(states.before), map([&](auto, auto, auto x) { return x * decay; }),
+        tn(w.v, w.k_to_end), store(states.after));
 }
 
 template <class Engine>
@@ -82,10 +87,10 @@ WEFT_TILE void scan_backward(Engine& e, const ScanChunk<Engine>& a,
   e.load(w.q, a.q);
   e.load(w.k, a.k);
   e.load(w.v, a.v);
-  e.load(w.m, g.state);
+  e.borrow(w.m, g.state);
   e.load(w.d_out, g.d_out, [&](auto, auto, auto x) { return x * a.scale; });
   const auto decayed = [&](auto i, auto j, auto x) {
-    return e.select(e.inside(kLower, i, j), x * e.exp(w.b[i] - w.b[j]), 0.0f);
+    return e.select(e.inside(kLower, i, j), x * e.exp_down(w.b[i] - w.b[j]), 0.0f);
   };
   e.run(kLower, nt(w.q, w.k), map(decayed), put(w.p));
   e.run(kLower, nt(w.d_out, w.v), map(decayed), put(w.dp));

@@ -31,6 +31,28 @@ class Engine {
   // Numbers of a program are vectors of kLanes columns.
   WEFT_INLINE static VF number(float x) { return splat(x); }
   WEFT_INLINE static VF exp(VF x) { return WEFT_ISA_NAMESPACE::exp(x); }
+  // The same for numbers that are not positive, where it matters: cheaper. NaN stays NaN.
+  WEFT_INLINE static VF exp_down(VF x) {
+    const VF low = splat(-87.33654f);
+    const VF clamped = x < low ? low : x;
+    const VF shifted = clamped * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: rounds to an integer
+    VI bits;
+    __builtin_memcpy(&bits, &shifted, sizeof bits);
+    const VF n = shifted - 12582912.0f;
+    const VF r = (clamped - n * 0.693145752f) - n * 1.42860677e-6f;
+    VF p = splat(1.9841270e-4f);
+    p = p * r + 1.3888889e-3f;
+    p = p * r + 8.3333333e-3f;
+    p = p * r + 4.1666667e-2f;
+    p = p * r + 1.6666667e-1f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    const VI power = (bits << 23) + (127 << 23);
+    VF scale;
+    __builtin_memcpy(&scale, &power, sizeof scale);
+    return x < low ? splat(0.0f) : p * scale;
+  }
   WEFT_INLINE static float exp(float x) { return WEFT_ISA_NAMESPACE::exp(splat(x))[0]; }
   WEFT_INLINE static VF log(VF x) { return WEFT_ISA_NAMESPACE::log(x); }
   WEFT_INLINE static VF select(VI mask, VF yes, float no) { return mask ? yes : splat(no); }
@@ -48,9 +70,17 @@ class Engine {
       load_operand(op, static_cast<const bf16*>(view.data), view, f);
     }
   }
+  // A load that may use the memory itself, which the driver has laid out as an operand
+  // (`padded_width`).
+  template <class Op>
+  WEFT_INLINE void borrow(Op& op, const In& view) {
+    static_assert(!Op::has_turned);
+    op.plain = static_cast<float*>(const_cast<void*>(view.data));
+    op.stride = view.stride;
+  }
   template <class Op>
   WEFT_INLINE void clear(Op& op) {
-    for (int64_t i = 0; i < op.rows * op.stride; i += kLanes) store(op.plain + i, VF{});
+    for (int64_t i = 0; i < op.rows * op.stride; i += kLanes) put_floats(op.plain + i, VF{});
   }
 
   WEFT_INLINE void load(Numbers& v, const InVector& view) {
@@ -66,7 +96,7 @@ class Engine {
   template <class F>
   WEFT_INLINE void fill(Numbers& v, F f) {
     for (int64_t i = 0; i < round_up(v.size, kStripColumns); i += kLanes)
-      store(v.data + i, f(Column{i}));
+      put_floats(v.data + i, f(Column{i}));
   }
   WEFT_INLINE void cumsum(Numbers& v) {
     for (int64_t i = 1; i < v.size; ++i) v.data[i] += v.data[i - 1];
@@ -79,6 +109,16 @@ class Engine {
     float sum = 0;
     for (int64_t i = 0; i < v.size; ++i) sum += v.data[i];
     return sum;
+  }
+
+  // These rows will be loaded or stored soon: their cache lines are asked for a few at a time
+  // during the products that come before, since the rows of a head lie far apart and no hardware
+  // foresees them.
+  template <class Byte>
+  WEFT_INLINE void soon(const tile::MatrixView<Byte>& view) {
+    if (view.empty() || soon_count_ == kSoon) return;
+    soon_[soon_count_++] = {static_cast<const char*>(view.data), view.stride * size_of(view.dtype),
+                            view.rows, view.columns * size_of(view.dtype)};
   }
 
   // The steps, one after the other, on every strip of the result. The right factor's strip stays in
@@ -99,15 +139,36 @@ class Engine {
           (skip(rest, t), ...);
           continue;
         }
+        fetch_ahead();
         t.fresh = true;
-        apply(first, t);
-        (apply(rest, t), ...);
+        apply_from<0>(t, first, rest...);
       }
     }
     (finish(rest), ...);
   }
 
  private:
+  static constexpr int kSoon = 10, kLine = 64, kLinesPerStrip = 8;
+  struct Rows {
+    const char* data;
+    int64_t stride, rows, bytes;
+  };
+
+  WEFT_INLINE void fetch_ahead() {
+    if (soon_count_ == 0) return;
+    Rows& next = soon_[soon_count_ - 1];
+    if (next.rows <= 0) {
+      --soon_count_;
+      return;
+    }
+    int64_t lines = 0;
+    do {
+      for (int64_t at = 0; at < next.bytes; at += kLine, ++lines)
+        __builtin_prefetch(next.data + at);
+      next.data += next.stride;
+    } while (--next.rows > 0 && lines < kLinesPerStrip);
+  }
+
   WEFT_INLINE static VI lane_numbers() {
     VI v{};
 #pragma GCC unroll 16
@@ -118,6 +179,9 @@ class Engine {
     constexpr int64_t limit = int64_t{1} << 30;
     return static_cast<int32_t>(x > limit ? limit : x < -limit ? -limit : x);
   }
+
+  Rows soon_[kSoon];
+  int soon_count_ = 0;
 };
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

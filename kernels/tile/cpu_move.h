@@ -43,28 +43,33 @@ WEFT_INLINE void exchange_blocks(VF (&x)[kLanes]) {
 // The transpose of a kLanes x kLanes block: blocks of half the size change places, then theirs.
 WEFT_INLINE void transpose(VF (&x)[kLanes]) { exchange_blocks<kLanes / 2>(x); }
 
-// op(i, j) = f(i, j, view(i, j)), in the forms that `op` is used in.
-template <class Op, class T, class F>
-WEFT_INLINE void load_operand(Op& op, const T* data, const tile::In& view, F f) {
+// Rows of kLanes x kLanes numbers at (i, j), transposed, into the turned form of `op`.
+template <class Op>
+WEFT_INLINE void put_turned(Op& op, int64_t i, int64_t j, VF (&x)[kLanes]) {
+  transpose(x);
+  float* to = op.turned + j * op.turned_stride + i;
+  const int64_t count = op.columns - j;
+#pragma GCC unroll 16
+  for (int64_t c = 0; c < kLanes; ++c) {
+    if (c < count) put_floats(to + c * op.turned_stride, x[c]);
+  }
+}
+
+// The turned form is made from blocks of kLanes x kLanes; `row(i, j)` gives a vector, 0 <= i <
+// op.rows.
+template <class Op, class Get>
+WEFT_INLINE void fill_turned(Op& op, Get row) {
   for (int64_t i = 0; i < op.rows; i += kLanes) {
+    const int64_t rows = op.rows - i;
     for (int64_t j = 0; j < op.columns; j += kLanes) {
       VF x[kLanes];
+      if (rows >= kLanes) {
 #pragma GCC unroll 16
-      for (int64_t r = 0; r < kLanes; ++r) {
-        x[r] = VF{};
-        if (i + r < view.rows) {
-          x[r] =
-              f(Row{i + r}, Column{j}, load_lanes(data + (i + r) * view.stride, j, view.columns));
-        }
-        if (Op::has_plain && i + r < op.rows) store(op.plain + (i + r) * op.stride + j, x[r]);
+        for (int64_t r = 0; r < kLanes; ++r) x[r] = row(i + r, j);
+      } else {
+        for (int64_t r = 0; r < kLanes; ++r) x[r] = r < rows ? row(i + r, j) : VF{};
       }
-      if constexpr (Op::has_turned) {
-        transpose(x);
-#pragma GCC unroll 16
-        for (int64_t c = 0; c < kLanes; ++c) {
-          if (j + c < op.columns) store(op.turned + (j + c) * op.turned_stride + i, x[c]);
-        }
-      }
+      put_turned(op, i, j, x);
     }
   }
 }
@@ -73,20 +78,25 @@ WEFT_INLINE void load_operand(Op& op, const T* data, const tile::In& view, F f) 
 template <class Op>
 WEFT_INLINE void turn(Op& op) {
   if constexpr (Op::has_turned) {
-    for (int64_t i = 0; i < op.rows; i += kLanes) {
-      for (int64_t j = 0; j < op.columns; j += kLanes) {
-        VF x[kLanes];
-#pragma GCC unroll 16
-        for (int64_t r = 0; r < kLanes; ++r) {
-          x[r] = i + r < op.rows ? load(op.plain + (i + r) * op.stride + j) : VF{};
-        }
-        transpose(x);
-#pragma GCC unroll 16
-        for (int64_t c = 0; c < kLanes; ++c) {
-          if (j + c < op.columns) store(op.turned + (j + c) * op.turned_stride + i, x[c]);
-        }
-      }
+    fill_turned(op, [&](int64_t i, int64_t j) { return get_floats(op.plain + i * op.stride + j); });
+  }
+}
+
+// op(i, j) = f(i, j, view(i, j)), in the forms that `op` is used in.
+template <class Op, class T, class F>
+WEFT_INLINE void load_operand(Op& op, const T* data, const tile::In& view, F f) {
+  const auto row = [&](int64_t i, int64_t j) {
+    if (i >= view.rows) return VF{};
+    return f(Row{i}, Column{j}, load_lanes(data + i * view.stride, j, view.columns));
+  };
+  if constexpr (Op::has_plain) {
+    for (int64_t i = 0; i < op.rows; ++i) {
+      float* to = op.plain + i * op.stride;
+      for (int64_t j = 0; j < op.columns; j += kLanes) put_floats(to + j, row(i, j));
     }
+    turn(op);
+  } else {
+    fill_turned(op, row);
   }
 }
 

@@ -33,14 +33,14 @@ template <int height, bool turned>
   VF sum[height][2];
 #pragma GCC unroll 12
   for (int r = 0; r < height; ++r) {
-    sum[r][0] = fresh ? VF{} : load(acc + r * kStripColumns);
-    sum[r][1] = fresh ? VF{} : load(acc + r * kStripColumns + kLanes);
+    sum[r][0] = fresh ? VF{} : get_floats(acc + r * kStripColumns);
+    sum[r][1] = fresh ? VF{} : get_floats(acc + r * kStripColumns + kLanes);
   }
   const int64_t row_step = turned ? 1 : f.a_stride, depth_step = turned ? f.a_stride : 1;
   const float* a = f.a;
   const float* b = f.b;
   for (int64_t k = 0; k < f.depth; ++k) {
-    const VF b0 = load(b), b1 = load(b + kLanes);
+    const VF b0 = get_floats(b), b1 = get_floats(b + kLanes);
 #pragma GCC unroll 12
     for (int r = 0; r < height; ++r) {
       const VF x = splat(a[r * row_step]);
@@ -52,8 +52,8 @@ template <int height, bool turned>
   }
 #pragma GCC unroll 12
   for (int r = 0; r < height; ++r) {
-    store(acc + r * kStripColumns, sum[r][0]);
-    store(acc + r * kStripColumns + kLanes, sum[r][1]);
+    put_floats(acc + r * kStripColumns, sum[r][0]);
+    put_floats(acc + r * kStripColumns + kLanes, sum[r][1]);
   }
 }
 

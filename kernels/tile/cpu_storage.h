@@ -34,6 +34,12 @@ struct Carver {
   }
 };
 
+// Vectors in memory that are known to be floats: unlike the loads and stores of simd.h these cannot
+// touch pointers and sizes, which may then stay in registers.
+typedef float Floats __attribute__((vector_size(kLanes * 4), aligned(4)));
+WEFT_INLINE VF get_floats(const float* p) { return *reinterpret_cast<const Floats*>(p); }
+WEFT_INLINE void put_floats(float* p, VF v) { *reinterpret_cast<Floats*>(p) = v; }
+
 // Column of a tile as a program sees it: kLanes neighbours at once. Rows are single.
 struct Row {
   int64_t i;
@@ -54,7 +60,9 @@ struct Matrix {
   float* turned = nullptr;  // [columns, turned_stride], for Bt
   int64_t turned_stride = 0;
 
-  WEFT_INLINE VF operator()(Row r, Column c) const { return load(plain + r.i * stride + c.j); }
+  WEFT_INLINE VF operator()(Row r, Column c) const {
+    return get_floats(plain + r.i * stride + c.j);
+  }
 };
 
 template <class S, auto rows_, auto columns_, unsigned uses_>
@@ -79,7 +87,7 @@ struct Numbers {
   float* partial = nullptr;  // [size, kLanes]: row sums before the lanes are added up
 
   WEFT_INLINE VF operator[](Row r) const { return splat(data[r.i]); }
-  WEFT_INLINE VF operator[](Column c) const { return load(data + c.j); }
+  WEFT_INLINE VF operator[](Column c) const { return get_floats(data + c.j); }
   WEFT_INLINE float last() const { return data[size - 1]; }
 };
 
