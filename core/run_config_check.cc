@@ -96,12 +96,6 @@ void check_train(const Config& config) {
 
 void check_optimizer(const Config& config) {
   const OptimizerConfig& o = config.optimizer;
-  if (o.warmup > config.train.steps) {
-    refuse(config, {"optimizer.warmup", "train.steps"}, o.warmup,
-           "is more than train.steps = {}: the peak learning rate would never be reached; "
-           "nearest: {}",
-           config.train.steps, config.train.steps);
-  }
   if (o.schedule != "constant" && o.min_lr > o.lr) {
     refuse(config, {"optimizer.min_lr", "optimizer.lr"}, o.min_lr,
            "is above optimizer.lr = {}; nearest: {}", o.lr, o.lr);

@@ -8,7 +8,7 @@ namespace weft {
 
 void refuse_unbuilt(const Config& config) {
   const Config d;  // defaults
-  const auto& [m, data, t, o, p, r, places] = config;
+  const auto& [m, data, train, optimizer, p, r, places] = config;
   struct Rule {
     const char* key;
     bool set;
@@ -22,7 +22,6 @@ void refuse_unbuilt(const Config& config) {
       {"parallel.expert_tensor", p.expert_tensor > 1, "1"},
       {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},
       {"parallel.virtual_stages", p.virtual_stages > 1, "1"},
-      {"model.moe.shared", m.moe.shared > 0, "0"},
       {"model.moe.shared_gate", m.moe.shared_gate, "false"},
       {"model.moe.router", m.moe.router == "sigmoid_bias", "\"softmax\" or \"topk_softmax\""},
       {"model.moe.route_scale", m.moe.route_scale != 1.0, "1.0"},
@@ -30,8 +29,8 @@ void refuse_unbuilt(const Config& config) {
       {"model.moe.drop_policy", m.moe.drop_policy != d.model.moe.drop_policy, "\"position\""},
       {"model.moe.n_group", m.moe.n_group > 1, "1"},
       {"model.moe.compute", m.moe.compute != "grouped", "\"grouped\""},
-      {"data.split", data.split > 0, "a file of its own in data.valid"},
-      {"train.recompute", t.recompute != "none", "\"none\""},
+      {"data.tokenizer", !data.tokenizer.empty(), "\"\" (bytes)"},
+      {"run.resume", r.resume != d.run.resume, "\"auto\""},
       {"run.device", r.device == "cuda", "\"auto\" or \"cpu\""},
       {"run.init", !r.init.empty(), "\"\""},
   };
