@@ -55,6 +55,21 @@ Tensor thread_scratch(Exec& exec, int64_t floats) {
   return exec.scratch({exec.threads.size(), (floats + 15) / 16 * 16});
 }
 
+// Backward takes a head of a document in several parts, which deal out its blocks of queries, where
+// there is little else to do at the same time. By shapes alone, so results do not depend on the
+// threads.
+int64_t parts_of(const Attention& in) {
+  constexpr int64_t kEnoughItems = 4, kLong = 2048, kParts = 4;
+  const auto documents = static_cast<int64_t>(in.documents.size()) - 1;
+  return documents * in.heads < kEnoughItems && in.q.rows() >= kLong ? kParts : 1;
+}
+
+void clear(const tile::Out& sums) {
+  for (int64_t t = 0; t < sums.rows; ++t) {
+    std::fill_n(static_cast<float*>(sums.data) + t * sums.stride, sums.columns, 0.0f);
+  }
+}
+
 }  // namespace
 
 void attention_forward(Exec& exec, const Attention& in, View out, View log_sum_exp) {
@@ -83,30 +98,34 @@ void attention_backward(Exec& exec, const Attention& in, ConstView out, ConstVie
   tile::check_matrix("attention", "dk", gradients.dk, tokens, in.kv_heads * in.key, in.k.dtype);
   tile::check_matrix("attention", "dv", gradients.dv, tokens, in.kv_heads * in.value, in.v.dtype);
 
-  // Every head sums its own dk and dv in f32; the heads of a group are then added up in order.
+  // Every head (or part of one) sums its own dk and dv in f32; those of a group are then added up
+  // in order.
   const AttentionTable& table = table_of(exec);
   const auto documents = static_cast<int64_t>(in.documents.size()) - 1;
-  const Tensor dk = exec.scratch({tokens, in.heads * in.key});
-  const Tensor dv = exec.scratch({tokens, in.heads * in.value});
+  const int64_t parts = parts_of(in), group = parts * (in.heads / in.kv_heads);
+  const Tensor dk = exec.scratch({tokens, in.heads * parts * in.key});
+  const Tensor dv = exec.scratch({tokens, in.heads * parts * in.value});
   const Tensor scratch = thread_scratch(exec, table.backward_scratch(in.key, in.value));
-  exec.threads.run_on(documents * in.heads, [&](int64_t index, int thread) {
-    const int64_t document = index / in.heads, head = index % in.heads;
-    const int64_t begin = in.documents[document];
+  exec.threads.run_on(documents * in.heads * parts, [&](int64_t index, int thread) {
+    const int64_t column = index % (in.heads * parts), head = column / parts;
+    const int64_t document = index / (in.heads * parts), begin = in.documents[document];
     const tile::Tokens all{begin, in.documents[document + 1] - begin};
     if (all.count == 0) return;
-    const AttentionGradientTask g{
-        tile::head_of(out, all, head, in.value),     tile::head_of(d_out, all, head, in.value),
-        tile::column_of(log_sum_exp, all, head),     tile::head_of(gradients.dq, all, head, in.key),
-        tile::head_of(dk.view(), all, head, in.key), tile::head_of(dv.view(), all, head, in.value)};
-    for (const tile::Out& sum : {g.dk, g.dv}) {
-      for (int64_t t = 0; t < all.count; ++t) {
-        std::fill_n(static_cast<float*>(sum.data) + t * sum.stride, sum.columns, 0.0f);
-      }
+    const AttentionGradientTask g{tile::head_of(out, all, head, in.value),
+                                  tile::head_of(d_out, all, head, in.value),
+                                  tile::column_of(log_sum_exp, all, head),
+                                  tile::head_of(gradients.dq, all, head, in.key),
+                                  tile::head_of(dk.view(), all, column, in.key),
+                                  tile::head_of(dv.view(), all, column, in.value)};
+    clear(g.dk);
+    clear(g.dv);
+    AttentionTask task = task_of(in, all, head);
+    const int64_t block = parts == 1 ? all.count : table.query_block;
+    for (task.begin = column % parts * block; task.begin < all.count; task.begin += parts * block) {
+      task.count = std::min(block, all.count - task.begin);
+      table.backward(task, g, scratch.data<float>() + thread * scratch.shape().back());
     }
-    table.backward(task_of(in, all, head), g,
-                   scratch.data<float>() + thread * scratch.shape().back());
   });
-  const int64_t group = in.heads / in.kv_heads;
   tile::sum_groups(exec, dk, gradients.dk, group, in.key);
   tile::sum_groups(exec, dv, gradients.dv, group, in.value);
 }

@@ -1,6 +1,8 @@
 #include "kernels/scalar_scan.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "kernels/cpu/scalar_scan.h"
 #include "kernels/tile/heads.h"
@@ -33,21 +35,50 @@ void check_state(const ScalarScan& in, const ConstView& state, const char* name)
              state.shape, documents, in.heads, in.key, in.value);
 }
 
-// One head of one document.
+// One head of one span of tokens. A span is a document, or a piece of a long one where there is too
+// little else to do at the same time.
 struct Item {
   int64_t document, head;
   tile::Tokens tokens;
+  bool first, last;  // span of its document
 };
 
+// Pieces cost another pass over keys and values (and queries and output gradients, backward), a
+// good third of the time. The cut depends on shapes alone, so results do not depend on the threads.
+constexpr int64_t kEnoughItems = 4, kSpan = 1024;
+
+// The spans of a head of a document follow each other.
+std::vector<Item> items_of(const ScalarScan& in) {
+  const auto documents = static_cast<int64_t>(in.documents.size()) - 1;
+  const bool cut = documents * in.heads < kEnoughItems;
+  std::vector<Item> items;
+  for (int64_t d = 0; d < documents; ++d) {
+    const int64_t begin = in.documents[d], end = in.documents[d + 1];
+    const int64_t span =
+        cut && end - begin >= 2 * kSpan ? kSpan : std::max<int64_t>(end - begin, 1);
+    for (int64_t h = 0; h < in.heads; ++h) {
+      int64_t at = begin;
+      do {
+        const int64_t count = std::min(span, end - at);
+        items.push_back({d, h, {at, count}, at == begin, at + count == end});
+        at += count;
+      } while (at < end);
+    }
+  }
+  return items;
+}
+
 template <class To, class From>
-To state_of(const ScalarScan& in, const From& states, const Item& item) {
+To state_of(const ScalarScan& in, const From& states, int64_t index) {
   if (tile::absent(states)) return {};
-  const int64_t index = item.document * in.heads + item.head;
   return {states.template as<float>() + index * in.key * in.value, in.value, in.key, in.value,
           DType::kF32};
 }
+int64_t state_index(const ScalarScan& in, const Item& item) {
+  return item.document * in.heads + item.head;
+}
 
-ScanTask task_of(const ScalarScan& in, const ConstView& initial_state, const Item& item) {
+ScanTask task_of(const ScalarScan& in, const Item& item) {
   const int64_t kv_head = item.head / (in.heads / in.kv_heads);
   ScanTask task;
   task.q = tile::head_of(in.q, item.tokens, item.head, in.key);
@@ -55,7 +86,6 @@ ScanTask task_of(const ScalarScan& in, const ConstView& initial_state, const Ite
   task.v = tile::head_of(in.v, item.tokens, kv_head, in.value);
   task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
   task.scale = in.scale;
-  task.initial_state = state_of<tile::In>(in, initial_state, item);
   if (is_static(in.log_decay) && !tile::absent(in.log_decay)) {
     task.log_decay = {in.log_decay.as<float>() + item.head, 0};
   } else {
@@ -64,26 +94,90 @@ ScanTask task_of(const ScalarScan& in, const ConstView& initial_state, const Ite
   return task;
 }
 
-// Runs task(item, scratch of the thread) for every head of every document.
+// Runs task(index of the item, scratch of the thread) for every item.
 template <class Task>
-void for_items(Exec& exec, const ScalarScan& in, int64_t scratch_floats, Task task) {
-  const auto documents = static_cast<int64_t>(in.documents.size()) - 1;
+void for_items(Exec& exec, const std::vector<Item>& items, int64_t scratch_floats, Task task) {
   const int64_t floats = (scratch_floats + 15) / 16 * 16;
   const Tensor scratch = exec.scratch({exec.threads.size(), floats});
-  exec.threads.run_on(documents * in.heads, [&](int64_t index, int thread) {
-    const int64_t document = index / in.heads;
-    const int64_t begin = in.documents[document], end = in.documents[document + 1];
-    task(Item{document, index % in.heads, {begin, end - begin}},
-         scratch.data<float>() + thread * floats);
+  exec.threads.run_on(static_cast<int64_t>(items.size()), [&](int64_t index, int thread) {
+    task(index, scratch.data<float>() + thread * floats);
   });
 }
 
-int64_t longest_document(const ScalarScan& in) {
-  int64_t longest = 0;
-  for (size_t d = 0; d + 1 < in.documents.size(); ++d) {
-    longest = std::max<int64_t>(longest, in.documents[d + 1] - in.documents[d]);
+int64_t longest(const std::vector<Item>& items) {
+  int64_t tokens = 0;
+  for (const Item& item : items) tokens = std::max(tokens, item.tokens.count);
+  return tokens;
+}
+
+// States at the borders of spans, f32 [items, key, value]. `spans` holds what each span does to a
+// state that starts from zero, `totals` its decay; `outer` the states at the borders of documents.
+// Afterwards row i of `spans` is the state before (forward) or behind (backward) span i.
+enum class Direction : uint8_t { kForward, kBackward };
+void chain(const ScalarScan& in, const std::vector<Item>& items, Direction direction,
+           ConstView outer, const std::vector<float>& totals, const Tensor& spans) {
+  const int64_t count = static_cast<int64_t>(items.size()), size = in.key * in.value;
+  std::vector<float> state(static_cast<size_t>(size));
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t i = direction == Direction::kForward ? n : count - 1 - n;
+    const Item& item = items[i];
+    if (direction == Direction::kForward ? item.first : item.last) {
+      const auto start = state_of<tile::In>(in, outer, state_index(in, item));
+      const auto* from = static_cast<const float*>(start.data);
+      for (int64_t j = 0; j < size; ++j) state[j] = start.empty() ? 0.0f : from[j];
+    }
+    const float decay = std::exp(totals[i]);
+    float* span = spans.data<float>() + i * size;
+    for (int64_t j = 0; j < size; ++j) {
+      const float before = state[j];
+      state[j] = decay * before + span[j];
+      span[j] = before;
+    }
   }
-  return longest;
+}
+
+// The state before every item, when documents are cut; otherwise undefined and not needed.
+Tensor states_before(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
+                     ConstView initial_state) {
+  const ScanTable& table = table_of(exec);
+  const auto count = static_cast<int64_t>(items.size());
+  const Tensor spans = exec.scratch({count, in.key, in.value});
+  std::vector<float> totals(items.size());
+  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
+    totals[i] =
+        table.summarize(task_of(in, items[i]), state_of<tile::Out>(in, spans.view(), i), scratch);
+  });
+  chain(in, items, Direction::kForward, initial_state, totals, spans);
+  return spans;
+}
+Tensor d_states_behind(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
+                       ConstView d_out, ConstView d_final_state) {
+  const ScanTable& table = table_of(exec);
+  const auto count = static_cast<int64_t>(items.size());
+  const Tensor spans = exec.scratch({count, in.key, in.value});
+  std::vector<float> totals(items.size());
+  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
+    totals[i] = table.summarize_back(task_of(in, items[i]),
+                                     tile::head_of(d_out, items[i].tokens, items[i].head, in.value),
+                                     state_of<tile::Out>(in, spans.view(), i), scratch);
+  });
+  chain(in, items, Direction::kBackward, d_final_state, totals, spans);
+  return spans;
+}
+
+bool are_cut(const std::vector<Item>& items) {
+  return std::any_of(items.begin(), items.end(), [](const Item& item) { return !item.first; });
+}
+
+void check_gradients(const ScalarScan& in, ConstView d_out, const ScalarScanGradients& g) {
+  const int64_t tokens = in.q.rows();
+  check_state(in, g.d_initial_state, "d_initial_state");
+  tile::check_matrix("scalar_scan", "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
+  tile::check_matrix("scalar_scan", "dq", g.dq, tokens, in.heads * in.key, in.q.dtype);
+  tile::check_matrix("scalar_scan", "dk", g.dk, tokens, in.kv_heads * in.key, in.k.dtype);
+  tile::check_matrix("scalar_scan", "dv", g.dv, tokens, in.kv_heads * in.value, in.v.dtype);
+  if (tile::absent(g.d_log_decay)) return;
+  tile::check_matrix("scalar_scan", "d_log_decay", g.d_log_decay, tokens, in.heads, DType::kF32);
 }
 
 }  // namespace
@@ -95,32 +189,31 @@ void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_sta
   check_state(in, final_state, "final_state");
   tile::check_matrix("scalar_scan", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
   const ScanTable& table = table_of(exec);
-  for_items(exec, in, table.forward_scratch(in.key, in.value),
-            [&](const Item& item, float* scratch) {
-              const ScanOutputs outputs{tile::head_of(out, item.tokens, item.head, in.value),
-                                        state_of<tile::Out>(in, final_state, item)};
-              table.forward(task_of(in, initial_state, item), outputs, scratch);
-            });
+  const std::vector<Item> items = items_of(in);
+  const bool cut = are_cut(items);
+  const Tensor before = cut ? states_before(exec, in, items, initial_state) : Tensor{};
+  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
+    const Item& item = items[i];
+    ScanTask task = task_of(in, item);
+    task.initial_state = state_of<tile::In>(in, cut ? ConstView(before) : initial_state,
+                                            cut ? i : state_index(in, item));
+    ScanOutputs outputs{tile::head_of(out, item.tokens, item.head, in.value), {}};
+    if (item.last)
+      outputs.final_state = state_of<tile::Out>(in, final_state, state_index(in, item));
+    table.forward(task, outputs, scratch);
+  });
 }
 
 void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_state,
                           ConstView d_out, ConstView d_final_state,
                           const ScalarScanGradients& gradients) {
-  const int64_t tokens = in.q.rows(), group = in.heads / std::max<int64_t>(in.kv_heads, 1);
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, d_final_state, "d_final_state");
-  check_state(in, gradients.d_initial_state, "d_initial_state");
-  tile::check_matrix("scalar_scan", "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
-  tile::check_matrix("scalar_scan", "dq", gradients.dq, tokens, in.heads * in.key, in.q.dtype);
-  tile::check_matrix("scalar_scan", "dk", gradients.dk, tokens, in.kv_heads * in.key, in.k.dtype);
-  tile::check_matrix("scalar_scan", "dv", gradients.dv, tokens, in.kv_heads * in.value, in.v.dtype);
-  if (!tile::absent(gradients.d_log_decay)) {
-    tile::check_matrix("scalar_scan", "d_log_decay", gradients.d_log_decay, tokens, in.heads,
-                       DType::kF32);
-  }
+  check_gradients(in, d_out, gradients);
 
   // Heads of a group write their own dk and dv, which are then added up in order.
+  const int64_t tokens = in.q.rows(), group = in.heads / in.kv_heads;
   Tensor dk_heads, dv_heads;
   View dk = gradients.dk, dv = gradients.dv;
   if (group > 1) {
@@ -129,16 +222,27 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
     dk = dk_heads.view(), dv = dv_heads.view();
   }
   const ScanTable& table = table_of(exec);
-  const int64_t floats = table.backward_scratch(longest_document(in), in.key, in.value);
-  for_items(exec, in, floats, [&](const Item& item, float* scratch) {
-    const ScanGradients g{tile::head_of(d_out, item.tokens, item.head, in.value),
-                          state_of<tile::In>(in, d_final_state, item),
-                          tile::head_of(gradients.dq, item.tokens, item.head, in.key),
-                          tile::head_of(dk, item.tokens, item.head, in.key),
-                          tile::head_of(dv, item.tokens, item.head, in.value),
-                          tile::column_of(gradients.d_log_decay, item.tokens, item.head),
-                          state_of<tile::Out>(in, gradients.d_initial_state, item)};
-    table.backward(task_of(in, initial_state, item), g, scratch);
+  const std::vector<Item> items = items_of(in);
+  const bool cut = are_cut(items);
+  const Tensor before = cut ? states_before(exec, in, items, initial_state) : Tensor{};
+  const Tensor d_behind = cut ? d_states_behind(exec, in, items, d_out, d_final_state) : Tensor{};
+  const int64_t floats = table.backward_scratch(longest(items), in.key, in.value);
+  for_items(exec, items, floats, [&](int64_t i, float* scratch) {
+    const Item& item = items[i];
+    const int64_t at = cut ? i : state_index(in, item);
+    ScanTask task = task_of(in, item);
+    task.initial_state = state_of<tile::In>(in, cut ? ConstView(before) : initial_state, at);
+    ScanGradients g{tile::head_of(d_out, item.tokens, item.head, in.value),
+                    state_of<tile::In>(in, cut ? ConstView(d_behind) : d_final_state, at),
+                    tile::head_of(gradients.dq, item.tokens, item.head, in.key),
+                    tile::head_of(dk, item.tokens, item.head, in.key),
+                    tile::head_of(dv, item.tokens, item.head, in.value),
+                    tile::column_of(gradients.d_log_decay, item.tokens, item.head),
+                    {}};
+    if (item.first) {
+      g.d_initial_state = state_of<tile::Out>(in, gradients.d_initial_state, state_index(in, item));
+    }
+    table.backward(task, g, scratch);
   });
   if (group > 1) {
     tile::sum_groups(exec, dk, gradients.dk, group, in.key);

@@ -9,7 +9,9 @@ namespace weft::kernels {
 namespace WEFT_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kChunk = 64;
+constexpr int64_t kChunk = 64;  // 128 takes a third longer at head widths 64 and 128
+
+using programs::Weights;
 
 struct Sizes {
   int64_t chunk_, key_, value_;
@@ -17,9 +19,15 @@ struct Sizes {
   WEFT_INLINE int64_t key() const { return key_; }
   WEFT_INLINE int64_t value() const { return value_; }
 };
+struct OuterSizes {
+  int64_t chunk_, left_, right_;
+  WEFT_INLINE int64_t chunk() const { return chunk_; }
+  WEFT_INLINE int64_t left() const { return left_; }
+  WEFT_INLINE int64_t right() const { return right_; }
+};
 using Chunk = programs::ScanChunk<Engine>;
 using ForwardSpace = programs::ScanSpace<Engine, Sizes>;
-using StateSpace = programs::ScanStateSpace<Engine, Sizes>;
+using OuterSpace = programs::ScanOuterSpace<Engine, OuterSizes>;
 using BackwardSpace = programs::ScanBackwardSpace<Engine, Sizes>;
 
 int64_t chunk_length(int64_t begin, int64_t tokens) {
@@ -40,10 +48,10 @@ void expect(Engine& e, const ScanTask& task, int64_t begin) {
   e.soon(task.v.row_range(begin, count));
 }
 
-template <class Space>
+template <class Space, class S>
 int64_t scratch_of(int64_t key, int64_t value) {
   Space w;
-  return place(w, Sizes{kChunk, key, value}, nullptr);
+  return place(w, S{kChunk, key, value}, nullptr);
 }
 
 // An f32 state [key, value] as it is, or transposed.
@@ -55,6 +63,13 @@ void load_state(Engine& e, const tile::In& state, Op& m) {
     e.load(m, state);
   }
 }
+void clear_state(const tile::Out& state) {
+  for (int64_t i = 0; i < state.rows; ++i) {
+    auto* row = static_cast<float*>(state.data) + i * state.stride;
+    for (int64_t j = 0; j < state.columns; ++j) row[j] = 0;
+  }
+}
+
 void turn_state(const tile::In& state, const tile::Out& to) {
   const auto* data = static_cast<const float*>(state.data);
   for (int64_t i = 0; i < to.rows; ++i) {
@@ -93,8 +108,8 @@ struct States {
 
 int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
   const int64_t chunks = (tokens + kChunk - 1) / kChunk;
-  const int64_t work = scratch_of<BackwardSpace>(key, value);
-  const int64_t states = scratch_of<StateSpace>(key, value);
+  const int64_t work = scratch_of<BackwardSpace, Sizes>(key, value);
+  const int64_t states = scratch_of<OuterSpace, OuterSizes>(value, key);
   return (chunks + 1) * States::size(key, value) + (work > states ? work : states);
 }
 
@@ -105,20 +120,59 @@ tile::In readable(const tile::Out& view) {
 void rebuild_states(const ScanTask& task, const States& states, float* scratch) {
   const int64_t tokens = task.q.rows;
   Engine e;
-  StateSpace w;
+  OuterSpace w;
   turn_state(task.initial_state, states.at(0));
   for (int64_t begin = 0; begin < tokens; begin += kChunk) {
-    const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
-    place(w, Sizes{count, states.key, states.value}, scratch);
-    if (begin + count < tokens) {
-      const int64_t next = chunk_length(begin + kChunk, tokens);
-      e.soon(task.k.row_range(begin + kChunk, next));
-      e.soon(task.v.row_range(begin + kChunk, next));
+    const int64_t c = begin / kChunk, count = chunk_length(begin, tokens), next = begin + count;
+    place(w, OuterSizes{count, states.value, states.key}, scratch);
+    if (next < tokens) {
+      e.soon(task.k.row_range(next, chunk_length(next, tokens)));
+      e.soon(task.v.row_range(next, chunk_length(next, tokens)));
     }
     e.soon(states.at(c + 1));
-    programs::scan_state<Engine>(e, chunk_of(task, begin, count),
-                                 {readable(states.at(c)), states.at(c + 1)}, w);
+    programs::scan_outer<Weights::kToEnd, Engine>(
+        e,
+        {task.v.row_range(begin, count), task.k.row_range(begin, count), task.log_decay.from(begin),
+         1.0f, readable(states.at(c)), states.at(c + 1)},
+        w);
   }
+}
+
+float summarize(const ScanTask& task, const tile::Out& state, float* scratch) {
+  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+  Engine e;
+  OuterSpace w;
+  float total = 0;
+  clear_state(state);
+  for (int64_t begin = 0; begin < tokens; begin += kChunk) {
+    const int64_t count = chunk_length(begin, tokens);
+    place(w, OuterSizes{count, key, value}, scratch);
+    total += programs::scan_outer<Weights::kToEnd, Engine>(
+        e,
+        {task.k.row_range(begin, count), task.v.row_range(begin, count), task.log_decay.from(begin),
+         1.0f, readable(state), state},
+        w);
+  }
+  return total;
+}
+
+float summarize_back(const ScanTask& task, const tile::In& d_out, const tile::Out& d_state,
+                     float* scratch) {
+  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+  Engine e;
+  OuterSpace w;
+  float total = 0;
+  clear_state(d_state);
+  for (int64_t begin = (tokens - 1) / kChunk * kChunk; begin >= 0; begin -= kChunk) {
+    const int64_t count = chunk_length(begin, tokens);
+    place(w, OuterSizes{count, key, value}, scratch);
+    total += programs::scan_outer<Weights::kFromStart, Engine>(
+        e,
+        {task.q.row_range(begin, count), d_out.row_range(begin, count), task.log_decay.from(begin),
+         task.scale, readable(d_state), d_state},
+        w);
+  }
+  return total;
 }
 
 void backward(const ScanTask& task, const ScanGradients& g, float* scratch) {
@@ -163,8 +217,12 @@ void backward(const ScanTask& task, const ScanGradients& g, float* scratch) {
 
 const ScanTable& scan_table(ThisIsa) {
   namespace isa = WEFT_ISA_NAMESPACE;
-  static constexpr ScanTable table{isa::scratch_of<isa::ForwardSpace>, isa::forward,
-                                   isa::backward_scratch, isa::backward};
+  static constexpr ScanTable table{isa::scratch_of<isa::ForwardSpace, isa::Sizes>,
+                                   isa::forward,
+                                   isa::backward_scratch,
+                                   isa::backward,
+                                   isa::summarize,
+                                   isa::summarize_back};
   return table;
 }
 

@@ -30,6 +30,11 @@ struct ScanTable {
   void (*forward)(const ScanTask& task, const ScanOutputs& outputs, float* scratch);
   int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
   void (*backward)(const ScanTask& task, const ScanGradients& gradients, float* scratch);
+  // What the tokens do to a state, M -> e^total M + state, and backward to its gradient,
+  // dM -> e^total dM + d_state. Return `total`; the scratch of forward is enough.
+  float (*summarize)(const ScanTask& task, const tile::Out& state, float* scratch);
+  float (*summarize_back)(const ScanTask& task, const tile::In& d_out, const tile::Out& d_state,
+                          float* scratch);
 };
 const ScanTable& scan_table(IsaTag<Isa::kPlain>);
 const ScanTable& scan_table(IsaTag<Isa::kAvx2>);

@@ -43,8 +43,8 @@ struct ScanSpace {
 
 // b and the two exponentials of it; returns b_C.
 template <class Engine, class Space>
-WEFT_TILE float scan_decays(Engine& e, const ScanChunk<Engine>& a, Space& w) {
-  e.load(w.b, a.log_decay);
+WEFT_TILE float scan_decays(Engine& e, const typename Engine::InVector& log_decay, Space& w) {
+  e.load(w.b, log_decay);
   e.cumsum(w.b);
   const float last = w.b.last();
   e.fill(w.from_start, [&](auto i) { return e.exp_down(w.b[i]); });
@@ -57,7 +57,7 @@ template <class Engine, class Space>
 WEFT_TILE void scan_forward(Engine& e, const ScanChunk<Engine>& a, const typename Engine::Out& out,
                             Space& w) {
   using namespace tile;
-  const float decay = e.exp(scan_decays(e, a, w));
+  const float decay = e.exp(scan_decays(e, a.log_decay, w));
   e.load(w.q, a.q);
   e.load(w.k, a.k);
   e.load(w.v, a.v);

@@ -12,37 +12,46 @@
 namespace weft::kernels::programs {
 
 template <class Engine, class S>
-struct ScanStateSpace {
+struct ScanOuterSpace {
   template <auto rows, auto columns, unsigned uses>
   using Op = typename Engine::template Operand<S, rows, columns, uses>;
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::chunk, &S::key, tile::kB> k_to_end;
-  Op<&S::chunk, &S::value, tile::kAt> v;
+  Op<&S::chunk, &S::left, tile::kAt> left;
+  Op<&S::chunk, &S::right, tile::kB> right;
   Vec<&S::chunk> b, from_start, to_end;
 
   template <class F>
   void parts(F f) {
-    f(k_to_end), f(v), f(b), f(from_start), f(to_end);
+    f(left), f(right), f(b), f(from_start), f(to_end);
   }
 };
 
-// M^T after a chunk from M^T before it: forward without outputs.
+// after = e^{b_C} before + (diag(weights) left)^T right: a state carried through a chunk, without
+// outputs.
+//   M:  left = K, right = V, weights e^{b_C - b}           M^T:  left = V, right = K, the same
+//   weights dM: left = Q, right = dO, weights s e^b, from the end of the chunk to its start
+enum class Weights : uint8_t { kToEnd, kFromStart };
 template <class Engine>
-struct ScanStates {
+struct ScanOuter {
+  typename Engine::In left, right;
+  typename Engine::InVector log_decay;
+  float scale;
   typename Engine::In before;
   typename Engine::Out after;
 };
-template <class Engine, class Space>
-WEFT_TILE void scan_state(Engine& e, const ScanChunk<Engine>& a, const ScanStates<Engine>& states,
-                          Space& w) {
+template <Weights weights, class Engine, class Space>
+WEFT_TILE float scan_outer(Engine& e, const ScanOuter<Engine>& a, Space& w) {
   using namespace tile;
-  const float decay = e.exp(scan_decays(e, a, w));
-  e.load(w.k_to_end, a.k, [&](auto i, auto, auto x) { return x * w.to_end[i]; });
-  e.load(w.v, a.v);
-  e.run(kFull, take(states.before), map([&](auto, auto, auto x) { return x * decay; }),
-        tn(w.v, w.k_to_end), store(states.after));
+  const float last = scan_decays(e, a.log_decay, w);
+  const float decay = e.exp(last);
+  const auto& weight = weights == Weights::kToEnd ? w.to_end : w.from_start;
+  e.load(w.left, a.left, [&](auto i, auto, auto x) { return x * (a.scale * weight[i]); });
+  e.load(w.right, a.right);
+  e.run(kFull, take(a.before), map([&](auto, auto, auto x) { return x * decay; }),
+        tn(w.left, w.right), store(a.after));
+  return last;
 }
 
 template <class Engine>
@@ -83,7 +92,7 @@ template <class Engine, class Space>
 WEFT_TILE void scan_backward(Engine& e, const ScanChunk<Engine>& a,
                              const ScanChunkGradients<Engine>& g, Space& w) {
   using namespace tile;
-  const float decay = e.exp(scan_decays(e, a, w));
+  const float decay = e.exp(scan_decays(e, a.log_decay, w));
   e.load(w.q, a.q);
   e.load(w.k, a.k);
   e.load(w.v, a.v);

@@ -1,0 +1,190 @@
+// The CPU tile engine by itself, in the vectors this file is compiled for; the programs on it are
+// tested for every instruction set through their contracts.
+#define WEFT_ISA_NAMESPACE tile_test
+#include "kernels/tile/cpu.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/support/near.h"
+#include "tests/support/rig.h"
+
+namespace weft::test {
+namespace {
+
+namespace isa = kernels::tile_test;
+using namespace kernels::tile;
+using Numbers = std::vector<double>;
+
+struct Sizes {
+  int64_t m_, n_, k_;
+  int64_t m() const { return m_; }
+  int64_t n() const { return n_; }
+  int64_t k() const { return k_; }
+};
+
+struct Space {
+  isa::Operand<Sizes, &Sizes::m, &Sizes::k, kA> a;
+  isa::Operand<Sizes, &Sizes::k, &Sizes::m, kAt> a_turned;
+  isa::Operand<Sizes, &Sizes::k, &Sizes::n, kB> b;
+  isa::Operand<Sizes, &Sizes::n, &Sizes::k, kBt> b_turned;
+  isa::Operand<Sizes, &Sizes::m, &Sizes::n, kA | kB | kBt> c;
+  isa::Vector<Sizes, &Sizes::m> rows;
+  isa::Vector<Sizes, &Sizes::n> sums, maxima;
+  template <class F>
+  void parts(F f) {
+    f(a), f(a_turned), f(b), f(b_turned), f(c), f(rows), f(sums), f(maxima);
+  }
+};
+
+In in(const Tensor& t) {
+  return {t.raw(), t.shape().back(), t.shape()[0], t.shape().back(), t.dtype()};
+}
+Out out(const Tensor& t) {
+  return {t.raw(), t.shape().back(), t.shape()[0], t.shape().back(), t.dtype()};
+}
+
+// Sizes around the strips: one, less than a vector, primes, several strips with every kind of rest.
+const Sizes kSizes[] = {{1, 1, 1},    {3, 5, 2},   {4, 8, 7},   {8, 16, 3},
+                        {13, 23, 31}, {32, 40, 8}, {70, 33, 17}};
+
+struct Fixture {
+  explicit Fixture(const Sizes& s) : s(s) {
+    const int64_t floats = isa::place(w, s, nullptr);
+    memory = rig.exec.scratch({floats});
+    isa::place(w, s, memory.data<float>());
+    a = rig.normal("a", {s.m(), s.k()});
+    b = rig.normal("b", {s.k(), s.n()});
+    a_turned = rig.normal("at", {s.k(), s.m()});
+    b_turned = rig.normal("bt", {s.n(), s.k()});
+    c = rig.exec.zeros({s.m(), s.n()});
+    e.load(w.a, in(a));
+    e.load(w.b, in(b));
+    e.load(w.a_turned, in(a_turned));
+    e.load(w.b_turned, in(b_turned));
+  }
+  double at(const Tensor& t, int64_t i, int64_t j) const {
+    return t.data<float>()[i * t.shape().back() + j];
+  }
+  template <class F>
+  Numbers entries(F f) const {
+    Numbers x;
+    for (int64_t i = 0; i < s.m(); ++i) {
+      for (int64_t j = 0; j < s.n(); ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < s.k(); ++k) sum += f(i, j, k);
+        x.push_back(sum);
+      }
+    }
+    return x;
+  }
+
+  Rig rig{1};
+  Sizes s;
+  isa::Engine e;
+  Space w;
+  Tensor memory, a, b, a_turned, b_turned, c;
+};
+
+TEST(TileEngine, MultipliesInAllForms) {
+  for (const Sizes& s : kSizes) {
+    Fixture f(s);
+    f.e.run(kFull, nn(f.w.a, f.w.b), store(out(f.c)));
+    EXPECT_TRUE(Near(f.c, f.entries([&](int64_t i, int64_t j, int64_t k) {
+      return f.at(f.a, i, k) * f.at(f.b, k, j);
+    }),
+                     1e-6));
+    f.e.run(kFull, nt(f.w.a, f.w.b_turned), store(out(f.c)));
+    EXPECT_TRUE(Near(f.c, f.entries([&](int64_t i, int64_t j, int64_t k) {
+      return f.at(f.a, i, k) * f.at(f.b_turned, j, k);
+    }),
+                     1e-6));
+    f.e.run(kFull, tn(f.w.a_turned, f.w.b), store(out(f.c)));
+    EXPECT_TRUE(Near(f.c, f.entries([&](int64_t i, int64_t j, int64_t k) {
+      return f.at(f.a_turned, k, i) * f.at(f.b, k, j);
+    }),
+                     1e-6));
+  }
+}
+
+TEST(TileEngine, AddsProductsAroundMaps) {
+  for (const Sizes& s : kSizes) {
+    Fixture f(s);
+    const auto twice = map([](auto, auto, auto x) { return x * 2.0f; });
+    f.e.run(kFull, nn(f.w.a, f.w.b), twice, nt(f.w.a, f.w.b_turned), store(out(f.c)));
+    EXPECT_TRUE(Near(f.c, f.entries([&](int64_t i, int64_t j, int64_t k) {
+      return f.at(f.a, i, k) * (2 * f.at(f.b, k, j) + f.at(f.b_turned, j, k));
+    }),
+                     1e-6));
+  }
+}
+
+// Whole strips outside the band are put as zeros, so a later product may skip them or not.
+TEST(TileEngine, KeepsTheBandAndZeroElsewhere) {
+  for (const Sizes& s : kSizes) {
+    for (const Band band : {kLower, Band{-2, 3}, Band{1, kFar}, Band{4, 9}}) {
+      Fixture f(s);
+      f.e.run(band, nn(f.w.a, f.w.b), map([&](auto i, auto j, auto x) {
+                return f.e.select(f.e.inside(band, i, j), x, 0.0f);
+              }),
+              put(f.w.c));
+      f.e.run(kFull, take(f.w.c), store(out(f.c)));
+      EXPECT_TRUE(Near(f.c, f.entries([&](int64_t i, int64_t j, int64_t k) {
+        const bool inside = j - i >= band.low && j - i <= band.high;
+        return inside ? f.at(f.a, i, k) * f.at(f.b, k, j) : 0.0;
+      }),
+                       1e-6));
+    }
+  }
+}
+
+TEST(TileEngine, ReducesRowsAndColumnsWithoutThePadding) {
+  for (const Sizes& s : kSizes) {
+    Fixture f(s);
+    f.e.fill(f.w.rows, [&](auto) { return f.e.number(1.0f); });
+    f.e.fill(f.w.sums, [&](auto) { return f.e.number(0.0f); });
+    f.e.fill(f.w.maxima, [&](auto) { return f.e.number(-1e30f); });
+    const auto shifted = map([](auto, auto, auto x) { return x + 3.0f; });
+    f.e.run(kFull, nn(f.w.a, f.w.b), shifted, row_sum(f.w.rows), column_sum(f.w.sums),
+            column_max(f.w.maxima), store(out(f.c)));
+    Numbers rows(s.m(), 1.0), sums(s.n(), 0.0), maxima(s.n(), -1e30);
+    for (int64_t i = 0; i < s.m(); ++i) {
+      for (int64_t j = 0; j < s.n(); ++j) {
+        rows[i] += f.at(f.c, i, j);
+        sums[j] += f.at(f.c, i, j);
+        maxima[j] = std::max(maxima[j], f.at(f.c, i, j));
+      }
+    }
+    const auto got = [](const isa::Numbers& v) { return Numbers(v.data, v.data + v.size); };
+    EXPECT_TRUE(Near(got(f.w.rows), rows, 1e-6));
+    EXPECT_TRUE(Near(got(f.w.sums), sums, 1e-6));
+    EXPECT_TRUE(Near(got(f.w.maxima), maxima, 0));
+  }
+}
+
+TEST(TileEngine, StoresTransposedAndTurnsWhatIsPut) {
+  for (const Sizes& s : kSizes) {
+    Fixture f(s);
+    const Tensor turned = f.rig.exec.zeros({s.n(), s.m()});
+    f.e.run(kFull, nn(f.w.a, f.w.b), put(f.w.c), store(out(f.c)), store_turned(out(turned)));
+    for (int64_t i = 0; i < s.m(); ++i) {
+      for (int64_t j = 0; j < s.n(); ++j) {
+        ASSERT_EQ(f.at(f.c, i, j), f.at(turned, j, i));
+        ASSERT_EQ(f.at(f.c, i, j), f.w.c.turned[j * f.w.c.turned_stride + i]);
+      }
+    }
+  }
+}
+
+TEST(TileEngine, CheapExponentialAgreesBelowZero) {
+  for (float x = 0; x > -100; x -= 0.37f) {
+    const double want = x < -87.33654f ? 0.0 : std::exp(static_cast<double>(x));
+    EXPECT_NEAR(isa::Engine::exp_down(isa::splat(x))[0], want, 2e-7 * want);
+  }
+  EXPECT_EQ(isa::Engine::exp_down(isa::splat(-1e30f))[0], 0.0f);
+  EXPECT_TRUE(std::isnan(isa::Engine::exp_down(isa::splat(std::nanf("")))[0]));
+}
+
+}  // namespace
+}  // namespace weft::test
