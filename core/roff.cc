@@ -165,9 +165,11 @@ class Stripper {
       in_table_ = false;
     } else if (one_of(name, {"SH", "SS", "Sh", "Ss"})) {
       const std::string heading = joined(arguments(rest), " ");
+      under_heading_ = false;
       paragraph();
       tag_ = heading.empty();
       if (!heading.empty()) line_of_its_own(heading);
+      under_heading_ = true;
     } else if (!layout(name, rest)) {
       words(name, rest);
     }
@@ -245,6 +247,7 @@ class Stripper {
 
   void text(const std::string& words) {
     if (words.empty()) return;
+    under_heading_ = under_heading_ && tag_;  // its own words may come on the next line
     if (no_fill_ || tag_) {
       tag_ = false;
       line_of_its_own(words);
@@ -273,13 +276,14 @@ class Stripper {
 
   void paragraph() {
     end_line();
-    if (!out_.empty() && !out_.ends_with("\n\n")) out_ += '\n';
+    if (!out_.empty() && !under_heading_ && !out_.ends_with("\n\n")) out_ += '\n';
   }
 
   std::string out_;
   bool open_ = false;     // the last line goes on
   bool no_fill_ = false;  // lines stay as they are
   bool tag_ = false;      // the next text stands on a line of its own
+  bool under_heading_ = false;
   bool in_table_ = false, in_format_ = false;
   int braces_ = 0;
   std::string skip_until_;

@@ -117,7 +117,8 @@ void build(const DataBuild& options) {
 void add_build(CLI::App& data) {
   CLI::App* app = data.add_subcommand("build", "Text or JSONL to .bin/.idx, one token per byte");
   app->footer(
-      "Example:\n  weft data build --out corpus --strip roff --max-bytes 20MB /usr/share/man/man1\n"
+      "Example:\n  weft data build --out corpus --strip roff --max-bytes 20MB --shuffle 1 "
+      "/usr/share/man/man1\n"
       "writes corpus.bin, corpus.idx and corpus.tokenizer.json (vocabulary 257: 256 bytes and the\n"
       "end of a document). Files may be compressed with gzip; links inside folders are skipped.");
   auto options = std::make_shared<DataBuild>();
@@ -138,6 +139,9 @@ void add_build(CLI::App& data) {
       ->transform(CLI::CheckedTransformer(strips).description(""));
   app->add_option("--max-bytes", options->max_bytes, "Stop after so much text, e.g. 20MB")
       ->transform(CLI::AsSizeValue(true));
+  app->add_option("--shuffle", options->shuffle,
+                  "Take the files in a random order of this seed, so that --max-bytes cuts fairly")
+      ->check(CLI::NonNegativeNumber);
   app->add_flag("--force", options->force, "Overwrite");
   app->callback([options] { build(*options); });
 }

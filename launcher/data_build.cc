@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/indexed_dataset.h"
+#include "core/permutation.h"
 #include "core/roff.h"
 #include "core/text_reader.h"
 #include "core/tokenizer.h"
@@ -107,6 +108,16 @@ void refuse_to_overwrite(const DataBuild& options) {
     throw ConfigError("{}{} exists; choose another --out, or overwrite it with --force",
                       options.out, ending);
   }
+}
+
+std::vector<std::string> shuffled(std::vector<std::string> files, int64_t seed) {
+  if (seed < 0 || files.empty()) return files;
+  const Permutation order(static_cast<uint64_t>(seed), "data.build", std::ssize(files));
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < order.count(); ++i) {
+    out.push_back(std::move(files[static_cast<size_t>(order(i))]));
+  }
+  return out;
 }
 
 class Builder {
@@ -205,7 +216,7 @@ DataBuilt build_dataset(const DataBuild& options) {
     throw ConfigError("--strip roff needs whole pages: leave out --document");
   }
   refuse_to_overwrite(options);
-  const std::vector<std::string> files = files_under(options.inputs);
+  const std::vector<std::string> files = shuffled(files_under(options.inputs), options.shuffle);
   const fs::path folder = fs::path(options.out).parent_path();
   std::error_code failed;
   if (!folder.empty()) fs::create_directories(folder, failed);

@@ -17,6 +17,8 @@ struct DataBuild {
   Document document = Document::kFile;
   Strip strip = Strip::kNothing;
   int64_t max_bytes = 0;  // of text; 0: all
+  int64_t shuffle =
+      -1;  // seed of a random order of the files; negative: in the order of their names
   bool force = false;
 };
 

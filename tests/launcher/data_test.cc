@@ -126,6 +126,25 @@ TEST(DataBuild, StopsAfterEnoughText) {
   EXPECT_EQ(documents_of(folder / "y").size(), 1u);
 }
 
+TEST(DataBuild, ShufflesFilesTheSameWayForASeed) {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder / "in");
+  Texts names;
+  for (char c = 'a'; c <= 'z'; ++c) {
+    names.push_back(std::string(1, c));
+    put_file(folder / ("in/" + names.back()), names.back());
+  }
+  for (const char* out : {"x", "y"})
+    run({"build", "--out", folder / out, "--shuffle", "3", folder / "in"});
+  run({"build", "--out", folder / "z", "--shuffle", "4", folder / "in"});
+  Texts x = documents_of(folder / "x");
+  EXPECT_EQ(x, documents_of(folder / "y"));
+  EXPECT_NE(x, documents_of(folder / "z"));
+  EXPECT_NE(x, names);
+  std::sort(x.begin(), x.end());
+  EXPECT_EQ(x, names);
+}
+
 TEST(DataBuild, RefusesWhatCannotWork) {
   const ScratchFolder folder;
   put_file(folder / "in", "text");
