@@ -1,5 +1,4 @@
-#include <sys/resource.h>
-
+#include <fstream>
 #include <functional>
 
 #include "core/rng.h"
@@ -22,8 +21,25 @@ struct BenchStepOptions {
 // Uniform random tokens, or those of a file: i32 [steps, rows, sequence + 1].
 class TokenSource {
  public:
-  TokenSource(const Config& config, const std::string& from) : config_(config) {
-    if (!from.empty()) file_ = std::make_unique<SafetensorsFile>(from + "/tokens.safetensors");
+  TokenSource(const Config& config, const std::string& from, int64_t steps)
+      : config_(config), random_(static_cast<uint64_t>(config.train.seed), "bench tokens") {
+    if (from.empty()) return;
+    const std::string path = from + "/tokens.safetensors";
+    file_ = std::make_unique<SafetensorsFile>(path);
+    const ConstView tokens = file_->view("tokens");
+    const Shape& s = tokens.shape;
+    if (tokens.dtype != DType::kI32 || s.dims() != 3 || s[0] < steps ||
+        s[1] != config.train.global_batch || s[2] != config.train.sequence + 1) {
+      throw ConfigError("{}: tokens are {} {}, asked for i32 [{} or more, {}, {}] (--warmup + --steps, "
+                        "train.global_batch, train.sequence + 1)",
+                        path, name_of(tokens.dtype), s, steps, config.train.global_batch,
+                        config.train.sequence + 1);
+    }
+    tokens_ = tokens.as<int32_t>();
+    for (int64_t i = 0; i < s.elements(); ++i) {
+      if (tokens_[i] >= 0 && tokens_[i] < config.model.vocab) continue;
+      throw ConfigError("{}: token {} is {}, beyond model.vocab = {}", path, i, tokens_[i], config.model.vocab);
+    }
   }
 
   Batch operator()(Pool& pool, int64_t first, int64_t rows) const {
@@ -43,17 +59,16 @@ class TokenSource {
     return batch;
   }
 
-  int64_t steps() const { return file_ ? file_->at("tokens").shape[0] : -1; }
-
  private:
   int32_t token_at(int64_t index) const {
-    if (file_) return file_->view("tokens").as<int32_t>()[index];
-    const RandomStream stream(static_cast<uint64_t>(config_.train.seed), "bench tokens");
-    return static_cast<int32_t>(stream.below(static_cast<uint64_t>(index),
-                                             static_cast<uint64_t>(config_.model.vocab)));
+    if (tokens_ != nullptr) return tokens_[index];
+    return static_cast<int32_t>(random_.below(static_cast<uint64_t>(index),
+                                              static_cast<uint64_t>(config_.model.vocab)));
   }
   const Config& config_;
+  RandomStream random_;
   std::unique_ptr<SafetensorsFile> file_;
+  const int32_t* tokens_ = nullptr;  // in the file
 };
 
 // Weights by the specification's names; "blocks." there is "block." here.
@@ -71,10 +86,13 @@ void load_weights(Trainer& trainer, const std::string& path) {
   trainer.publish();
 }
 
+// High-water mark of this program's own memory (getrusage would also tell that of whoever started it).
 int64_t peak_resident_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  }
+  return 0;
 }
 
 nlohmann::json memory_by_label(const Ledger& ledger) {
@@ -90,26 +108,25 @@ void run(const BenchStepOptions& o) {
   Config config = o.config->load();
   config.optimizer.schedule = "constant";
   config.optimizer.warmup = 0;
-  const int64_t resident_before = peak_resident_bytes();
-  const TokenSource source(config, o.from);
-  const int total = o.warmup + o.steps;
-  if (source.steps() >= 0 && source.steps() < total) {
-    throw ConfigError("{}/tokens.safetensors holds {} steps, asked for {} (--warmup {} + --steps {})",
-                      o.from, source.steps(), total, o.warmup, o.steps);
-  }
+  const TokenSource source(config, o.from, o.warmup + o.steps);
   Runtime runtime(o.threads > 0 ? o.threads : config.train.threads);
   const DType type = compute_type(config.train);
+  const double peak_before = peak_gflops(runtime.exec().threads, type);
+  const int64_t resident_before = peak_resident_bytes();
   Trainer trainer(config, runtime);
   if (o.from.empty()) trainer.initialize();
   else load_weights(trainer, o.from + "/weights.safetensors");
 
   std::vector<double> losses;
   int64_t step = 0;
-  const auto one = [&] { losses.push_back(trainer.step(step++, std::cref(source)).loss); };
+  const auto one = [&] {
+    losses.push_back(trainer.step(step, step * config.train.global_batch, std::cref(source)).loss);
+    ++step;
+  };
   for (int i = 0; i < o.warmup; ++i) one();
-  const double peak_before = peak_gflops(runtime.exec(), type);
   const Quartiles time = measure(o.steps, one);
-  const double peak_after = peak_gflops(runtime.exec(), type);
+  const int64_t resident_peak = peak_resident_bytes();
+  const double peak_after = peak_gflops(runtime.exec().threads, type);
 
   const double tokens = static_cast<double>(config.train.global_batch * config.train.sequence);
   const double gflops = trainer.flops_per_step() / time.median / 1e9;
@@ -127,7 +144,7 @@ void run(const BenchStepOptions& o) {
       {"mfu", gflops / peak}, {"model_gflops", gflops}, {"peak_gflops_before", peak_before},
       {"peak_gflops_after", peak_after}, {"peak_bytes", accounted},
       {"peak_bytes_by_label", memory_by_label(runtime.ledger())},
-      {"peak_resident_bytes", peak_resident_bytes()}, {"resident_bytes_before", resident_before},
+      {"peak_resident_bytes", resident_peak}, {"resident_bytes_before", resident_before},
       {"losses", losses}, {"comm_bytes", nlohmann::json::object()},
       {"threads", runtime.exec().threads.size()}, {"isa", name_of(runtime.exec().isa)},
       {"config", resolved(config)}};

@@ -43,8 +43,11 @@ nlohmann::json milliseconds(const Quartiles& s) {
   return to_json({s.median * 1e3, s.q1 * 1e3, s.q3 * 1e3, s.repetitions});
 }
 
-double peak_gflops(Exec& exec, DType precision) {
+double peak_gflops(ThreadPool& threads, DType precision) {
   constexpr int64_t kSize = 1024;
+  Ledger ledger;
+  Pool pool(ledger);
+  Exec exec{threads, pool, chosen_isa(), {}};
   const Tensor a = exec.scratch({kSize, kSize}, precision), b = exec.scratch({kSize, kSize}, precision);
   const Tensor c = exec.scratch({kSize, kSize});
   kernels::fill(exec, a, 0.5f);

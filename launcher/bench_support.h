@@ -51,9 +51,9 @@ Quartiles ratio(int pairs, A&& a, B&& b, Clock clock = Clock::kWall) {
   return quartiles(std::move(ratios));
 }
 
-// GFLOP/s of our own 1024-cubed GEMM in this precision, on the threads of `exec`: the yardstick taken before
+// GFLOP/s of our own 1024-cubed GEMM in this precision on these threads, in memory of its own: the yardstick taken before
 // and after every block of measurements.
-double peak_gflops(Exec& exec, DType precision);
+double peak_gflops(ThreadPool& threads, DType precision);
 
 // GFLOP/s of multiply-adds (or tile products) on registers alone, which no kernel exceeds.
 double register_peak_gflops(Exec& exec, DType precision, Clock clock = Clock::kWall);

@@ -64,6 +64,12 @@ Sequence GoldenCase::sequence(Exec& exec, const std::string& key) const {
   if (has("cu_seqlens")) {
     const Tensor offsets = read(exec, "cu_seqlens", DType::kI32);
     documents.assign(offsets.data<int32_t>(), offsets.data<int32_t>() + offsets.elements());
+    const Shape& s = shape(key);
+    if (documents.empty() || documents.front() != 0 || documents.back() != s[0] * s[1] ||
+        !std::is_sorted(documents.begin(), documents.end())) {
+      throw ConfigError("{}: cu_seqlens does not rise from 0 to the {} tokens of {}", file_.path(),
+                        s[0] * s[1], key);
+    }
   } else {
     const Shape& s = shape(key);
     for (int64_t b = 0; b <= s[0]; ++b) documents.push_back(static_cast<int32_t>(b * s[1]));
@@ -94,13 +100,22 @@ void Comparison::check(Exec& exec, const std::string& key, const Tensor& got) {
   const double allowed =
       absolute ? kNothing : (gradient ? tolerance_.gradient : tolerance_.output);
   const double relative = absolute ? error : error / largest;
-  ++compared_;
+  compared_.insert(key);
   if (!(relative <= allowed)) ++failed_;
   if (relative / allowed > worst_share_) {
     worst_share_ = relative / allowed;
     worst_ = relative;
     worst_key_ = key;
   }
+}
+
+std::vector<std::string> Comparison::missing() const {
+  std::vector<std::string> left;
+  for (const FileTensor& t : golden_.file().tensors()) {
+    const bool result = t.name.starts_with("out.") || t.name.starts_with("grad.");
+    if (result && !compared_.contains(t.name)) left.push_back(t.name);
+  }
+  return left;
 }
 
 void Comparison::check_states(Exec& exec, const std::string& prefix, const std::vector<Tensor>& got) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,15 +57,18 @@ class Comparison {
   // was loaded.
   void check_weights(Exec& exec, ParameterStore& store, const std::string& scope);
 
-  bool passed() const { return compared_ > 0 && failed_ == 0; }
+  // Nothing was wrong, and nothing that the file holds (out.*, grad.*) was left out.
+  bool passed() const { return failed_ == 0 && missing().empty(); }
+  std::vector<std::string> missing() const;
   double worst() const { return worst_; }
   const std::string& worst_key() const { return worst_key_; }
-  int compared() const { return compared_; }
+  size_t compared() const { return compared_.size(); }
 
  private:
   const GoldenCase& golden_;
   Tolerance tolerance_;
-  int compared_ = 0, failed_ = 0;
+  int failed_ = 0;
+  std::set<std::string> compared_;
   double worst_ = 0, worst_share_ = -1;  // share: of what is allowed
   std::string worst_key_;
 };

@@ -177,6 +177,11 @@ void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   };
   compare.check(exec, "out.aux", scalar(report.aux));
   compare.check(exec, "out.z", scalar(report.z));
+  const Tensor counts = exec.empty({options.router.experts}, DType::kI32);
+  for (size_t e = 0; e < report.counts.size(); ++e) {
+    counts.data<int32_t>()[e] = static_cast<int32_t>(report.counts[e]);
+  }
+  compare.check(exec, "out.counts", counts);
   compare.check(exec, "out.index", context.decided->index);
   compare.check(exec, "out.weights", context.decided->weight);
   compare.check(exec, "grad.in.x",

@@ -27,7 +27,7 @@ RunData open_data(const Config& config) {
   for (const DataSource& source : config.data.train) {
     SamplerSource part{.data = open_checked(source.path, config, data), .weight = source.weight};
     data.train_tokens += part.data->tokens();
-    if (config.data.split > 0) {
+    if (config.data.split > 0 && config.data.valid.empty()) {
       SamplerSource held = part;
       held.first_document = validation_border(*part.data, config.data.split);
       part.documents = held.first_document;

@@ -1,7 +1,6 @@
 #include "launcher/start_page.h"
 
 #include "launcher/progress.h"
-#include "launcher/unbuilt.h"
 
 namespace weft {
 namespace {
@@ -27,6 +26,8 @@ std::string model_table(const Config& config, const ParameterCount& n) {
   text += row("embedding", n.embedding, n.total);
   text += row("mixers", n.mixers, n.total);
   if (n.experts > 0) text += row("experts", n.experts, n.total);
+  if (n.shared > 0) text += row("shared", n.shared, n.total);
+  if (n.routers > 0) text += row("routers", n.routers, n.total);
   if (n.dense > 0) text += row("dense ffn", n.dense, n.total);
   text += row("norms", n.norms, n.total);
   text += fmt::format("  {:<12} {:>9}  active per token {}\n", "total",
@@ -63,6 +64,10 @@ ParameterCount count_parameters(const Config& config, const ParameterStore& stor
       n.mixers += count;
     } else if (p.spec.global.dims() == 1) {
       n.norms += count;
+    } else if (name.find(".moe.shared.") != std::string::npos) {
+      n.shared += count;
+    } else if (name.find(".moe.") != std::string::npos) {
+      n.routers += count;
     } else {
       n.dense += count;
     }
@@ -75,7 +80,8 @@ ParameterCount count_parameters(const Config& config, const ParameterStore& stor
 std::string start_page(const Config& config, const ParameterStore& store, Runtime& runtime,
                        const RunData& data, double flops_per_step) {
   const TrainConfig& t = config.train;
-  const int64_t tokens = t.steps * t.global_batch * t.sequence;
+  const double tokens = static_cast<double>(t.steps) * static_cast<double>(t.global_batch) *
+                        static_cast<double>(t.sequence);
   std::string text = resolved(config) + "\n";
   text += model_table(config, count_parameters(config, store));
   text += memory_plan(runtime);
@@ -84,12 +90,13 @@ std::string start_page(const Config& config, const ParameterStore& store, Runtim
                       config.model.layers - 1);
   text += fmt::format("data    {} tokens once through, {} to train on ({:.2f} epochs)\n",
                       format_count(static_cast<double>(data.train_tokens)),
-                      format_count(static_cast<double>(tokens)),
-                      static_cast<double>(tokens) / static_cast<double>(std::max<int64_t>(1, data.train_tokens)));
+                      format_count(tokens),
+                      tokens / static_cast<double>(std::max<int64_t>(1, data.train_tokens)));
   text += fmt::format("step    {} sequences of {} tokens in micro-batches of {}, {:.1f} GFLOP\n",
                       t.global_batch, t.sequence, t.micro_batch, flops_per_step / 1e9);
-  text += fmt::format("writes  {}: metrics.jsonl, tensorboard/, run.json, log.txt\n", config.run.dir);
-  for (const std::string& note : unbuilt_notes(config)) text += fmt::format("note    {}\n", note);
+  text += fmt::format("writes  {}: metrics.jsonl, tensorboard/, run.json, log.txt, checkpoints/ every {} steps (newest {} "
+                      "kept)\n",
+                      config.run.dir, config.run.checkpoint_every, config.run.keep);
   return text;
 }
 

@@ -10,7 +10,7 @@ namespace weft {
 
 // Parameters of a model by part, for the start page and run.json.
 struct ParameterCount {
-  int64_t embedding = 0, mixers = 0, experts = 0, dense = 0, norms = 0;
+  int64_t embedding = 0, mixers = 0, experts = 0, shared = 0, routers = 0, dense = 0, norms = 0;
   int64_t total = 0;
   int64_t active = 0;  // that touch one token
 };

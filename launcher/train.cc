@@ -1,7 +1,7 @@
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <numeric>
+#include <optional>
 
 #include "core/log.h"
 #include "core/metrics.h"
@@ -12,6 +12,7 @@
 #include "launcher/commands.h"
 #include "launcher/info.h"
 #include "launcher/progress.h"
+#include "launcher/resume.h"
 #include "launcher/start_page.h"
 
 namespace weft {
@@ -23,55 +24,98 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// One run of `weft train`, from its first step to its last.
+// One run of `weft train`, from its first step, or the one after its newest checkpoint, to its last.
 class TrainRun {
  public:
   TrainRun(const Config& config, RunData data)
       : config_(config),
+        lock_(config.run.dir),
         data_(std::move(data)),
         runtime_(config.train.threads),
         trainer_(config, runtime_),
-        peak_(peak_gflops(runtime_.exec(), compute_type(config.train)) * 1e9) {
-    std::filesystem::create_directories(config.run.dir);
-    log_.emplace(LogOptions{.file = config.run.dir + "/log.txt", .console = false});
-    metrics_.emplace(config.run.dir);
-    RunRecord record{.version = version_number(), .revision = revision_text(),
-                     .config = resolved(config), .data = data_.hashes, .machine = this_machine(),
-                     .layout = {{"ranks", 1}}};
-    write_run_record(config.run.dir, record);
-    trainer_.initialize();
+        log_({.file = config.run.dir + "/log.txt", .console = false}),
+        peak_(peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9) {
+    start();
+    metrics_.emplace(config.run.dir, step_ + 1);
+    write_run_record(config.run.dir,
+                     {.version = version_number(), .revision = revision_text(),
+                      .config = resolved(config), .data = data_.hashes, .machine = this_machine(),
+                      .layout = {{"ranks", 1}}});
   }
 
   int run() {
     progress_.line(start_page(config_, trainer_.parameters(), runtime_, data_, trainer_.flops_per_step()));
+    if (!origin_.empty()) progress_.line(origin_);
     const StopRequest stop;
-    for (int64_t step = 0; step < config_.train.steps; ++step) {
-      one_step(step);
-      if (stop.requested() && step + 1 < config_.train.steps) return stopped(step + 1);
+    while (step_ < config_.train.steps) {
+      one_step();
+      const bool last = step_ == config_.train.steps;
+      if (last || stop.requested() || due(config_.run.checkpoint_every)) save();
+      if (!last && stop.requested()) return stopped();
     }
     finish();
     return kExitOk;
   }
 
  private:
-  void one_step(int64_t step) {
+  // Weights: from the newest checkpoint of this run, else from run.init, else drawn from the seed.
+  void start() {
+    const auto damaged = [this](const std::string& what) {
+      log_.warning("{}", what);
+      progress_.line("damaged  " + what + " (the one before it is used)");
+    };
+    std::optional<FoundCheckpoint> found;
+    if (config_.run.resume == "auto") found = newest_checkpoint(checkpoint_folder(config_.run.dir), damaged);
+    if (found) {
+      check_resumable(config_, data_.hashes, *found);
+      load_tensors(*found, trainer_.saved_tensors(Trainer::State::kEverything));
+      trainer_.resume(found->manifest.updates);
+      step_ = found->manifest.step;
+      samples_ = found->manifest.samples;
+      origin_ = fmt::format("resumes {} after step {}", found->path, step_);
+    } else if (!config_.run.init.empty()) {
+      const FoundCheckpoint weights = open_checkpoint(config_.run.init);
+      load_tensors(weights, trainer_.saved_tensors(Trainer::State::kWeights));
+      origin_ = fmt::format("starts from the weights of {}", weights.path);
+    } else {
+      trainer_.initialize();
+      return;
+    }
+    trainer_.publish();
+    log_.info("{}", origin_);
+  }
+
+  bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
+
+  void save() {
+    Manifest state{.step = step_, .samples = samples_, .updates = trainer_.updates(),
+                   .seed = config_.train.seed, .config = resolved(config_), .data = data_.hashes,
+                   .layout = {{"ranks", 1}}, .files = {}, .pieces = {}};
+    saved_ = save_checkpoint(checkpoint_folder(config_.run.dir), std::move(state),
+                             trainer_.saved_tensors(Trainer::State::kEverything), config_.run.keep);
+    log_.info("saved {}", saved_);
+  }
+
+  void one_step() {
     const auto start = std::chrono::steady_clock::now();
-    const StepResult result = trainer_.step(step, source(*data_.train));
+    const StepResult result = trainer_.step(step_, samples_, source(*data_.train));
     const double seconds = seconds_since(start);
     seconds_ += seconds;
     ++steps_;
-    StepMetrics m{.step = step + 1, .loss = result.loss, .aux_loss = result.aux_loss,
+    ++step_;
+    samples_ += config_.train.global_batch;
+    StepMetrics m{.step = step_, .loss = result.loss, .aux_loss = result.aux_loss,
                   .grad_norm = result.grad_norm, .lr = result.lr, .step_ms = seconds * 1e3,
                   .tokens_per_s = static_cast<double>(result.tokens) / seconds,
                   .mfu = trainer_.flops_per_step() / seconds / peak_,
-                  .tokens = (step + 1) * result.tokens,
+                  .tokens = samples_ * config_.train.sequence,
                   .peak_bytes = runtime_.ledger().total().peak, .comm_bytes = {},
                   .expert_load = result.expert_load, .dropped = 0, .skipped = result.skipped,
                   .valid_loss = {}};
-    if (data_.valid && (step + 1) % config_.data.eval_every == 0) m.valid_loss = validate();
+    if (data_.valid && due(config_.data.eval_every)) m.valid_loss = validate();
     metrics_->write(m);
     show(m);
-    if (step == 0) first_loss_ = m.loss;
+    if (steps_ == 1) first_loss_ = m.loss;
     last_loss_ = m.loss;
     guard(result);
   }
@@ -98,8 +142,8 @@ class TrainRun {
                       .eta_seconds = seconds_ / static_cast<double>(steps_) * left,
                       .skipped = m.skipped};
     if (moe) report.expert_load = *std::max_element(m.expert_load.begin(), m.expert_load.end());
-    const bool due = m.step % config_.train.log_every == 0 || m.step == config_.train.steps || m.step == 1;
-    if (due) progress_.line(step_line(report));
+    const bool kept = due(config_.train.log_every) || m.step == config_.train.steps || steps_ == 1;
+    if (kept) progress_.line(step_line(report));
     else progress_.live(step_line(report));
     if (m.valid_loss) progress_.line(fmt::format("valid  loss {:.4f}  perplexity {:.2f}", *m.valid_loss, std::exp(*m.valid_loss)));
   }
@@ -110,59 +154,67 @@ class TrainRun {
       bad_steps_ = 0;
       return;
     }
-    const int64_t first = result.step * config_.train.global_batch;
-    log_->warning("step {}: loss {} and gradient norm {} are not finite; skipped (samples {} to {})",
+    const int64_t first = samples_ - config_.train.global_batch;
+    log_.warning("step {}: loss {} and gradient norm {} are not finite; skipped (samples {} to {})",
                   result.step + 1, result.loss, result.grad_norm, first,
                   first + config_.train.global_batch - 1);
     for (const MoeReport& moe : result.moe) {
       if (moe.bad_token >= 0) {
-        log_->warning("  first router logits that are not finite: layer {}, token {} of a micro-batch", moe.layer, moe.bad_token);
+        log_.warning("  first router logits that are not finite: layer {}, token {} of a micro-batch", moe.layer, moe.bad_token);
         break;
       }
     }
     if (++bad_steps_ < kBadStepsInARow) return;
+    save();
     throw Error("{} steps in a row gave a loss or gradients that are not finite, the last at step {}; "
                 "lower optimizer.lr, or look at the samples named in {}/log.txt",
                 bad_steps_, result.step + 1, config_.run.dir);
   }
 
-  int stopped(int64_t steps) {
-    log_->info("stopped on request after step {}", steps);
-    progress_.line(fmt::format(
-        "stopped on request after step {} of {}. metrics: {}/metrics.jsonl\n"
-        "Weights are not saved by this version; weft train starts again from step 1.",
-        steps, config_.train.steps, config_.run.dir));
+  int stopped() {
+    log_.info("stopped on request after step {}", step_);
+    progress_.line(fmt::format("stopped on request after step {} of {}, saved in {}\n"
+                               "         start the same command again to go on",
+                               step_, config_.train.steps, saved_));
     return kExitStopped;
   }
 
   void finish() {
+    if (steps_ == 0) {
+      progress_.line(fmt::format("done   step {} of {} was taken before; longer: train.steps={}", step_,
+                                 config_.train.steps, config_.train.steps * 2));
+      return;
+    }
     const double tokens = static_cast<double>(steps_ * config_.train.global_batch * config_.train.sequence);
     progress_.line(fmt::format(
         "done   {} steps, loss {:.4f} -> {:.4f}, {} tok/s\n"
+        "       {}   the model and all that a longer run needs\n"
         "       {}/metrics.jsonl   one line per step\n"
         "       {}/run.json        what produced it\n"
-        "       longer: weft train ... train.steps={}",
-        steps_, first_loss_, last_loss_, format_count(tokens / seconds_), config_.run.dir,
+        "       longer: the same command with train.steps={}",
+        steps_, first_loss_, last_loss_, format_count(tokens / seconds_), saved_, config_.run.dir,
         config_.run.dir, config_.train.steps * 2));
   }
 
   Config config_;
+  RunLock lock_;
   RunData data_;
   Runtime runtime_;
   Trainer trainer_;
+  Log log_;
   double peak_;  // FLOP/s of our own 1024-cubed GEMM in this precision: what mfu is a share of
-  std::optional<Log> log_;
   std::optional<MetricsWriter> metrics_;
   Progress progress_;
+  int64_t step_ = 0, samples_ = 0;  // taken and consumed by the whole run
+  int64_t steps_ = 0;               // taken by this process
   double seconds_ = 0, first_loss_ = 0, last_loss_ = 0;
-  int64_t steps_ = 0;
+  std::string origin_, saved_;
   int bad_steps_ = 0;
 };
 
 int train(const Config& config) {
   RunData data = open_data(config);
-  TrainRun run(config, std::move(data));
-  return run.run();
+  return TrainRun(config, std::move(data)).run();
 }
 
 }  // namespace

@@ -49,12 +49,12 @@ void Trainer::initialize() {
   store_.initialize(runtime_.exec(), static_cast<uint64_t>(config_.train.seed));
 }
 
-StepResult Trainer::step(int64_t step, const BatchSource& source) {
+StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& source) {
   Exec& exec = runtime_.exec();
   const TrainConfig& train = config_.train;
   StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
 
-  const Batch batch = source(runtime_.pool(), step * train.global_batch, train.global_batch);
+  const Batch batch = source(runtime_.pool(), first_sample, train.global_batch);
   const int64_t row_tokens = train.sequence;
   const int64_t micro_batches = train.global_batch / train.micro_batch;
   const double targets = std::max<double>(1.0, static_cast<double>(batch.target_tokens));
@@ -99,6 +99,16 @@ void Trainer::add_reports(const StepContext& context, StepResult& metrics) const
     for (size_t e = 0; e < report.counts.size(); ++e) total.counts[e] += report.counts[e];
     if (total.bad_token < 0) total.bad_token = report.bad_token;
   }
+}
+
+std::vector<SavedTensor> Trainer::saved_tensors(State which) {
+  std::vector<SavedTensor> tensors;
+  for (Parameter& p : store_.all()) {
+    tensors.push_back({"parameters/" + p.spec.name, p.spec.global, p.slices, p.master});
+  }
+  if (which == State::kWeights) return tensors;
+  for (SavedTensor& moment : optimizer_->saved_tensors()) tensors.push_back(std::move(moment));
+  return tensors;
 }
 
 double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows) {

@@ -37,9 +37,15 @@ class Trainer {
   void initialize();
   void publish() { store_.publish(runtime_.exec()); }
 
-  // The stations of one step, in order: batch, forward and backward of each micro-batch, gradient norm,
-  // update.
-  StepResult step(int64_t step, const BatchSource& source);
+  // The stations of one step, in order: batch (its first sample is `first_sample`), forward and backward of
+  // each micro-batch, gradient norm, update.
+  StepResult step(int64_t step, int64_t first_sample, const BatchSource& source);
+
+  // Weights alone, or everything that a resumed run needs: weights and moments.
+  enum class State : uint8_t { kWeights, kEverything };
+  std::vector<SavedTensor> saved_tensors(State which);
+  int64_t updates() const { return updates_; }
+  void resume(int64_t updates) { updates_ = updates; }
 
   double evaluate(const BatchSource& source, int64_t first, int64_t rows);
 

@@ -1,7 +1,5 @@
 #include "launcher/unbuilt.h"
 
-#include <fmt/format.h>
-
 #include "core/error.h"
 
 namespace weft {
@@ -30,22 +28,13 @@ void refuse_unbuilt(const Config& config) {
       {"model.moe.n_group", m.moe.n_group > 1, "1"},
       {"model.moe.compute", m.moe.compute != "grouped", "\"grouped\""},
       {"data.tokenizer", !data.tokenizer.empty(), "\"\" (bytes)"},
-      {"run.resume", r.resume != d.run.resume, "\"auto\""},
       {"run.device", r.device == "cuda", "\"auto\" or \"cpu\""},
-      {"run.init", !r.init.empty(), "\"\""},
   };
   for (const Rule& rule : rules) {
     if (!rule.set) continue;
     throw ConfigError("{}: {}: this version does not have that yet; what works: {}",
                       config.where(rule.key), rule.key, rule.instead);
   }
-}
-
-std::vector<std::string> unbuilt_notes(const Config& config) {
-  return {
-      fmt::format("checkpoints are not written yet: run.checkpoint_every = {} and run.keep = {} "
-                  "have no effect",
-                  config.run.checkpoint_every, config.run.keep)};
 }
 
 }  // namespace weft

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "core/run_config.h"
 
 namespace weft {
@@ -11,8 +8,5 @@ namespace weft {
 // default they are refused here, so that nothing is silently ignored. Building a feature removes
 // its line.
 void refuse_unbuilt(const Config& config);
-
-// What the start page must say about keys that are accepted without effect.
-std::vector<std::string> unbuilt_notes(const Config& config);
 
 }  // namespace weft

@@ -24,7 +24,8 @@ bool verify_one(Runtime& runtime, const std::string& path, DType precision, Tole
     const GoldenCase golden(path, precision);
     const Comparison compare = run_golden(runtime, golden, tolerance);
     fmt::print("{}  {:<44} {:9.2e}  {}\n", compare.passed() ? "pass" : "FAIL", name, compare.worst(),
-               compare.worst_key());
+               compare.missing().empty() ? compare.worst_key()
+                                         : "not compared: " + compare.missing().front());
     return compare.passed();
   } catch (const std::exception& error) {
     fmt::print("FAIL  {:<44} {:>9}  {}\n", name, "-", error.what());
@@ -62,7 +63,8 @@ void add_verify(CLI::App& app) {
   command->add_option("--precision", o->precision, "f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}));
   command->add_option("--tolerance", o->tolerance,
-                      "Replaces the defaults (f32: 2e-5 outputs, 2e-4 gradients; bf16: 2e-2, 5e-2)");
+                      "Replaces the defaults (f32: 2e-5 outputs, 2e-4 gradients; bf16: 2e-2, 5e-2)")
+      ->check(CLI::PositiveNumber);
   command->add_option("--threads", o->threads, "0: every core");
   command->final_callback([o] {
     if (const int code = run(*o); code != 0) throw CLI::RuntimeError(code);

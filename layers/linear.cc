@@ -46,8 +46,10 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
 }
 
 void Linear::refresh(Exec& exec) const {
-  if (packed_version_ == weights_.front()->version) return;
-  packed_version_ = weights_.front()->version;
+  uint64_t version = 0;
+  for (const Parameter* w : weights_) version += w->version;
+  if (packed_version_ == version) return;
+  packed_version_ = version;
   forward_.clear();
   backward_.clear();
   const auto pack = [&](ConstView w) {

@@ -51,7 +51,7 @@ class Linear {
   // The weight in the forms that forward (W^T) and backward (W) multiply by, renewed when the optimizer
   // has changed it. One matrix when the parts touch, else one per part.
   mutable std::vector<kernels::PackedMatrices> forward_, backward_;
-  mutable uint64_t packed_version_ = 0;
+  mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
 };
 
 }  // namespace weft

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/gemm.h"
 
 namespace weft {
 namespace {
@@ -32,6 +31,11 @@ LossHead::Result LossHead::forward(Exec& exec, const Tensor& x, const Tensor& ta
                                    Gradients gradients) const {
   const int64_t tokens = x.shape().rows(), hidden = x.shape().back(), vocab = weight_.shape[0];
   const bool wanted = gradients == Gradients::kYes;
+  if (packed_version_ != weight_.version) {
+    packed_version_ = weight_.version;
+    forward_ = {exec, weight_.value, Transpose::kYes};
+    backward_ = {exec, weight_.value, Transpose::kNo};
+  }
   const int64_t rows = std::min(block_rows(vocab), tokens);
   Result result;
   if (wanted) result.dx = exec.empty({tokens, hidden});
@@ -45,12 +49,12 @@ LossHead::Result LossHead::forward(Exec& exec, const Tensor& x, const Tensor& ta
     const Tensor part = x.row_range(begin, count);
     const View block = logits.row_range(0, count), d_block = gradient.view().row_range(0, wanted ? count : 0);
     const View loss = losses.view().columns(0, count);
-    kernels::gemm(exec, part, weight_.value, block, {.b = Transpose::kYes});
+    kernels::gemm(exec, part, forward_, block);
     kernels::cross_entropy(exec, block, targets.view().columns(begin, count), scale, loss,
                            wanted ? d_block : View{});
     for (int64_t i = 0; i < count; ++i) result.loss_sum += loss.as<float>()[i];
     if (!wanted) continue;
-    kernels::gemm(exec, d_block, weight_.value, result.dx.row_range(begin, count));
+    kernels::gemm(exec, d_block, backward_, result.dx.row_range(begin, count));
     kernels::gemm(exec, d_block, part, weight_.grad,
                   {.a = Transpose::kYes, .write = Write::kAccumulate});
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/saved.h"
+#include "kernels/gemm.h"
 #include "layers/build.h"
 
 namespace weft {
@@ -27,6 +28,8 @@ class LossHead {
 
  private:
   Parameter& weight_;  // [vocab, hidden]
+  mutable kernels::PackedMatrices forward_, backward_;
+  mutable uint64_t packed_version_ = ~uint64_t{0};
 };
 
 }  // namespace weft

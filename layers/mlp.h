@@ -28,7 +28,7 @@ class Mlp final : public FeedForward {
   int64_t width_;       // on this tensor rank
   DType compute_;
   mutable kernels::PackedMatrices gate_up_forward_, gate_up_backward_, down_forward_, down_backward_;
-  mutable uint64_t packed_version_ = 0;
+  mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
 };
 
 }  // namespace weft

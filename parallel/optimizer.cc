@@ -27,6 +27,19 @@ Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& o
   });
 }
 
+Tensor Optimizer::moment(const Arena& arena, const Parameter& p) const {
+  return Tensor::borrow(static_cast<float*>(arena.data()) + p.offset, p.shape, DType::kF32);
+}
+
+std::vector<SavedTensor> Optimizer::saved_tensors() const {
+  std::vector<SavedTensor> tensors;
+  for (const Parameter& p : store_.all()) {
+    tensors.push_back({"adam/m/" + p.spec.name, p.spec.global, p.slices, moment(m_, p)});
+    tensors.push_back({"adam/v/" + p.spec.name, p.spec.global, p.slices, moment(v_, p)});
+  }
+  return tensors;
+}
+
 double Optimizer::gradient_norm(Exec& exec) const {
   double sum = 0;
   for (const size_t i : by_name_) sum += kernels::sum_of_squares(exec, flat(store_.all()[i].grad));
@@ -42,13 +55,9 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
                       .grad_scale = grad_scale,
                       .step = step};
   for (Parameter& p : store_.all()) {
-    const Shape shape{p.shape.elements()};
-    const auto moment = [&](const Arena& arena) {
-      return Tensor::borrow(static_cast<float*>(arena.data()) + p.offset, shape, DType::kF32);
-    };
     adam.weight_decay = p.spec.weight_decay ? options_.weight_decay : 0.0;
     const bool copied = p.value.dtype() != DType::kF32;
-    kernels::adamw(exec, adam, flat(p.master), flat(p.grad), moment(m_), moment(v_),
+    kernels::adamw(exec, adam, flat(p.master), flat(p.grad), flat(moment(m_, p)), flat(moment(v_, p)),
                    copied ? flat(p.value).view() : View{});
     ++p.version;
   }

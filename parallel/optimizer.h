@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/parameter.h"
+#include "parallel/checkpoint.h"
 
 namespace weft {
 
@@ -23,7 +24,12 @@ class Optimizer {
   // One update with gradients times `grad_scale`; `step` counts updates from 1.
   void step(Exec& exec, double lr, double grad_scale, int64_t step);
 
+  // The moments, as checkpoints hold them: adam/m/<name> and adam/v/<name>.
+  std::vector<SavedTensor> saved_tensors() const;
+
  private:
+  Tensor moment(const Arena& arena, const Parameter& p) const;
+
   ParameterStore& store_;
   AdamOptions options_;
   Arena m_, v_;

@@ -163,6 +163,7 @@ float summarize_back(const ScanTask& task, const tile::In& d_out, const tile::Ou
   OuterSpace w;
   float total = 0;
   clear_state(d_state);
+  if (tokens == 0) return total;  // (0 - 1) / kChunk rounds to the first chunk
   for (int64_t begin = (tokens - 1) / kChunk * kChunk; begin >= 0; begin -= kChunk) {
     const int64_t count = chunk_length(begin, tokens);
     place(w, OuterSizes{count, key, value}, scratch);

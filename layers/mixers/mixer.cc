@@ -18,11 +18,12 @@ int64_t nearest_divisor(int64_t n, int64_t wish) {
 }  // namespace
 
 void fields(FieldVisitor& f, HeadOptions& c) {
-  f("heads", c.heads, "query heads; must be given", at_least(0));
+  constexpr double kMost = 1 << 20;  // products of two of these stay far from overflow
+  f("heads", c.heads, "query heads; must be given", between(0, kMost));
   f("kv_heads", c.kv_heads, "key and value heads, shared by groups of query heads; 0: as heads",
-    at_least(0));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", at_least(0));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", at_least(0));
+    between(0, kMost));
+  f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
+  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
 }
 
 std::string place_of(const OptionTable& options, std::string_view key) {

@@ -40,8 +40,9 @@ std::unique_ptr<Mixer> make_mixer(const std::string& name, const MixerBuild& bui
     if (name == entry.name) return entry.make(build);
     names.emplace_back(entry.name);
   }
-  throw ConfigError("{}.mixer = \"{}\" is not a mixer ({}); weft info --mixers lists them",
-                    build.options.path(), name, nearest_or_all(name, names));
+  const std::string where = build.options.path().empty() ? "" : build.options.path() + ".";
+  throw ConfigError("{}mixer = \"{}\" is not a mixer ({}); weft info --mixers lists them", where, name,
+                    nearest_or_all(name, names));
 }
 
 }  // namespace weft

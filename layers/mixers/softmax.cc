@@ -27,7 +27,7 @@ void fields(FieldVisitor& f, SoftmaxOptions& c) {
   fields(f, c.heads);
   f("rope", c.rope, "rotate q and k by position");
   f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
-  f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all", at_least(0));
+  f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all", between(0, 1 << 20));
   f("qk_norm", c.qk_norm, "RMSNorm of q and k per head, before the rotation");
   f("window", c.window, "keys a token sees, itself included; 0: all", at_least(0));
   f("bias", c.bias, "biases on the q, k and v projections");
@@ -55,8 +55,11 @@ class Softmax final : public Mixer {
     k_norm_ = &declare_norm(build, "k_norm.weight");
   }
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState*,
+  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
                  SavedStack& saved) const override {
+    WEFT_CHECK(state == nullptr || state->tensors.empty(),
+               "softmax attention does not carry a state from span to span yet ({} tensors)",
+               state->tensors.size());
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);

@@ -31,8 +31,9 @@ Experts::Experts(const Build& build, int64_t experts, int64_t width)
       compute_(build.compute) {}
 
 void Experts::refresh(Exec& exec) const {
-  if (packed_version_ == gate_up_.version) return;
-  packed_version_ = gate_up_.version;
+  const uint64_t version = gate_up_.version + down_.version;
+  if (packed_version_ == version) return;
+  packed_version_ = version;
   gate_up_forward_ = {exec, gate_up_.value, Transpose::kYes};
   gate_up_backward_ = {exec, gate_up_.value, Transpose::kNo};
   down_forward_ = {exec, down_.value, Transpose::kYes};

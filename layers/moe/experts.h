@@ -35,7 +35,7 @@ class Experts {
   Parameter& down_;     // [experts, hidden, ffn]
   DType compute_;
   mutable kernels::PackedMatrices gate_up_forward_, gate_up_backward_, down_forward_, down_backward_;
-  mutable uint64_t packed_version_ = 0;
+  mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
 };
 
 }  // namespace weft

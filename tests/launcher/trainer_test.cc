@@ -87,7 +87,7 @@ History run(const Config& config, int threads = 2, int64_t steps = 6) {
   trainer.initialize();
   History out;
   for (int64_t s = 0; s < steps; ++s) {
-    const StepResult result = trainer.step(s, [&](Pool& pool, int64_t first, int64_t rows) {
+    const StepResult result = trainer.step(s, s * 4, [&](Pool& pool, int64_t first, int64_t rows) {
       return counting_batch(config, pool, first, rows);
     });
     EXPECT_FALSE(result.skipped);
@@ -163,7 +163,7 @@ TEST(Trainer, RecomputeKeepsFewerActivations) {
     Runtime runtime(1);
     Trainer trainer(config, runtime);
     trainer.initialize();
-    trainer.step(0, [&](Pool& pool, int64_t first, int64_t rows) {
+    trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {
       return counting_batch(config, pool, first, rows);
     });
     return runtime.ledger().of(Label::kActivations).peak;
@@ -181,12 +181,12 @@ TEST(Trainer, NothingIsLeftBehindByAStep) {
   const auto source = [&](Pool& pool, int64_t first, int64_t rows) {
     return counting_batch(config, pool, first, rows);
   };
-  trainer.step(0, source);
+  trainer.step(0, 0, source);
   EXPECT_EQ(runtime.ledger().of(Label::kActivations).live, 0);
   EXPECT_EQ(runtime.ledger().of(Label::kScratch).live, 0);
   const int64_t reserved = runtime.pool().reserved();
-  trainer.step(1, source);
-  trainer.step(2, source);
+  trainer.step(1, 1 * 4, source);
+  trainer.step(2, 2 * 4, source);
   EXPECT_EQ(runtime.pool().reserved(), reserved) << "a step needs more memory than the one before";
 }
 
@@ -201,7 +201,7 @@ TEST(Trainer, AStepThatIsNotFiniteChangesNothing) {
   Parameter& embed = *trainer.parameters().find("embed.weight");
   const std::vector<float> before(embed.master.data<float>(),
                                   embed.master.data<float>() + embed.master.elements());
-  const StepResult result = trainer.step(0, [&](Pool& pool, int64_t first, int64_t rows) {
+  const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {
     return counting_batch(config, pool, first, rows);
   });
   EXPECT_TRUE(result.skipped);
@@ -218,7 +218,7 @@ TEST(Trainer, ARouterThatIsNotFiniteIsNamed) {
   trainer.parameters().find("block.1.moe.router.weight")->master.data<float>()[0] =
       std::numeric_limits<float>::infinity();
   trainer.publish();
-  const StepResult result = trainer.step(0, [&](Pool& pool, int64_t first, int64_t rows) {
+  const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {
     return counting_batch(config, pool, first, rows);
   });
   EXPECT_TRUE(result.skipped);

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/parameter.h"
+
+namespace weft {
+
+// What a checkpoint folder holds. Readers trust the manifest, which carries its own hash, and nothing else:
+// files are compared with it before anything of them is used.
+struct Manifest {
+  struct File {
+    std::string name;  // inside the folder
+    int64_t bytes = 0;
+    std::string hash;  // of the whole file
+  };
+  struct Piece {         // one box of one tensor
+    std::string tensor;  // "parameters/embed.weight", "adam/m/embed.weight"
+    std::string file, dataset;
+    Shape global;
+    Slice slice;
+  };
+
+  int64_t step = 0;     // steps taken
+  int64_t samples = 0;  // sequences consumed
+  int64_t updates = 0;  // optimizer updates (steps that were not skipped)
+  int64_t seed = 0;
+  std::string config = {};                       // resolved, as TOML
+  std::map<std::string, std::string> data = {};  // file -> hash
+  std::map<std::string, int64_t> layout = {};    // of the run that wrote it
+  std::vector<File> files = {};
+  std::vector<Piece> pieces = {};
+};
+
+std::string to_json(const Manifest& manifest);
+
+// Throws ConfigError for text that is not a whole manifest: damaged, of another version, with names that lead
+// out of the folder, boxes outside their tensor, or tensors that the boxes do not cover exactly once.
+Manifest manifest_from_json(const std::string& text, const std::string& path);
+
+}  // namespace weft

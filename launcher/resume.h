@@ -1,0 +1,35 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "core/run_config.h"
+#include "parallel/checkpoint.h"
+
+namespace weft {
+
+// Where a run keeps its checkpoints.
+inline std::string checkpoint_folder(const std::string& run_dir) { return run_dir + "/checkpoints"; }
+
+// The checkpoint a path means: a checkpoint itself, a run's folder or a folder of checkpoints (then the newest
+// whole one). ConfigError when there is none.
+FoundCheckpoint open_checkpoint(const std::string& path);
+
+// What changes the model between a checkpoint and the config that resumes it is an error, and so is data that
+// changed under its name.
+void check_resumable(const Config& config, const std::map<std::string, std::string>& data_hashes,
+                     const FoundCheckpoint& checkpoint);
+
+// Holds a run's folder for this process, so that two runs cannot write into one. ConfigError when it is taken.
+class RunLock {
+ public:
+  explicit RunLock(const std::string& run_dir);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace weft

@@ -1,0 +1,178 @@
+// Stop and resume equals uninterrupted, bit for bit; damage is named and the checkpoint before it is used.
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/indexed_dataset.h"
+#include "core/rng.h"
+#include "launcher/resume.h"
+#include "tests/support/program.h"
+
+namespace weft::test {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+class Resume : public testing::Test {
+ protected:
+  Resume() {
+    IndexedDatasetWriter writer(corpus_, TokenType::kU16);
+    const RandomStream random(9, "resume corpus");
+    for (uint64_t d = 0; d < 40; ++d) {
+      std::vector<int32_t> tokens;
+      for (uint64_t t = 0; t < 170 + d; ++t) {
+        tokens.push_back(static_cast<int32_t>(random.below(d * 1000 + t, 90)));
+      }
+      writer.add_document(tokens);
+    }
+    writer.finish();
+  }
+
+  std::vector<std::string> arguments(const std::string& run, std::vector<std::string> more = {}) {
+    std::vector<std::string> all = {
+        "train", WEFT_SOURCE_DIR "/configs/tiny.toml", "data.train=[\"" + corpus_ + "\"]",
+        "run.dir=" + (folder_ / run), "train.steps=12", "train.sequence=32", "train.global_batch=4",
+        "train.micro_batch=2", "optimizer.warmup=2", "optimizer.schedule=constant", "run.checkpoint_every=4", "train.precision=bf16"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  // step -> loss, of the last line of that step
+  std::map<int64_t, double> losses(const std::string& run) {
+    std::map<int64_t, double> out;
+    std::ifstream file(folder_ / (run + "/metrics.jsonl"));
+    for (std::string line; std::getline(file, line);) {
+      const json j = json::parse(line);
+      out[j["step"].get<int64_t>()] = j["loss"].get<double>();
+    }
+    return out;
+  }
+
+  std::vector<fs::path> checkpoints(const std::string& run) {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder_ / (run + "/checkpoints"))) found.push_back(entry.path());
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  std::string weights(const std::string& run) { return get_file(checkpoints(run).back() / "rank-00000.h5"); }
+
+  ScratchFolder folder_;
+  std::string corpus_ = folder_ / "corpus";
+};
+
+TEST_F(Resume, AfterAStopOnRequestEqualsUninterrupted) {
+  ASSERT_EQ(run_weft(arguments("whole")).code, 0);
+  Program program(arguments("parts"));
+  ASSERT_TRUE(program.wait_for("  3/12  loss"));
+  program.signal(SIGTERM);
+  const Outcome stopped = program.wait();
+  ASSERT_EQ(stopped.code, 75) << stopped.err;
+  const Outcome resumed = run_weft(arguments("parts"));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("resumes"), std::string::npos);
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  EXPECT_TRUE(weights("whole") == weights("parts")) << "weights or moments differ";
+}
+
+TEST_F(Resume, AfterBeingKilledEqualsUninterrupted) {
+  ASSERT_EQ(run_weft(arguments("whole")).code, 0);
+  for (const char* step : {"  2/12", "  5/12", "  9/12"}) {
+    Program program(arguments("parts"));
+    program.wait_for(step);
+    program.signal(SIGKILL);
+    program.wait();
+  }
+  ASSERT_EQ(run_weft(arguments("parts")).code, 0);
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  EXPECT_TRUE(weights("whole") == weights("parts")) << "weights or moments differ";
+}
+
+TEST_F(Resume, PassesOverADamagedCheckpointAndSaysSo) {
+  ASSERT_EQ(run_weft(arguments("run", {"train.steps=8"})).code, 0);
+  const fs::path newest = checkpoints("run").back() / "rank-00000.h5";
+  std::string bytes = get_file(newest);
+  bytes[bytes.size() / 2] ^= 4;
+  put_file(newest, bytes);
+  const Outcome o = run_weft(arguments("run"));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("is damaged"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("after step 4"), std::string::npos) << o.out;
+  ASSERT_EQ(run_weft(arguments("whole")).code, 0);
+  EXPECT_TRUE(weights("whole") == weights("run")) << "weights or moments differ";
+}
+
+// 500 random bits of a small checkpoint, manifest and data alike: each flip is seen.
+TEST_F(Resume, EveryFlippedBitIsSeen) {
+  ASSERT_EQ(run_weft(arguments("run", {"train.steps=1", "model.hidden=32", "model.vocab=100",
+                                       "model.moe.ffn=16"})).code, 0);
+  const fs::path path = checkpoints("run").back();
+  ASSERT_NO_THROW(verify_checkpoint(path));
+  const RandomStream random(3, "flips");
+  for (uint64_t i = 0; i < 500; ++i) {
+    const fs::path file = path / (i % 4 == 0 ? "manifest.json" : "rank-00000.h5");
+    const std::string good = get_file(file);
+    std::string bad = good;
+    const uint64_t bit = random.below(i, bad.size() * 8);
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    put_file(file, bad);
+    try {
+      verify_checkpoint(path);
+      // White space of the manifest is the one place where a flip may mean nothing.
+      EXPECT_EQ(file.filename(), "manifest.json") << "bit " << bit;
+      EXPECT_TRUE(json::parse(bad) == json::parse(good)) << "bit " << bit;
+    } catch (const std::exception&) {
+    }
+    put_file(file, good);
+  }
+}
+
+TEST_F(Resume, KeepsTheNewestAndRemovesOlderOnes) {
+  ASSERT_EQ(run_weft(arguments("run", {"run.checkpoint_every=2", "run.keep=3"})).code, 0);
+  const auto found = checkpoints("run");
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found.front().filename(), "step-000000008");
+  EXPECT_EQ(found.back().filename(), "step-000000012");
+}
+
+TEST_F(Resume, RefusesAnotherModelAndChangedData) {
+  ASSERT_EQ(run_weft(arguments("run", {"train.steps=4"})).code, 0);
+  const Outcome model = run_weft(arguments("run", {"model.moe.experts=8"}));
+  EXPECT_EQ(model.code, 2);
+  EXPECT_NE(model.err.find("model.moe.experts = 8"), std::string::npos) << model.err;
+  std::string bytes = get_file(corpus_ + ".bin");
+  bytes[10] ^= 1;
+  put_file(corpus_ + ".bin", bytes);
+  const Outcome data = run_weft(arguments("run"));
+  EXPECT_EQ(data.code, 2);
+  EXPECT_NE(data.err.find("has changed"), std::string::npos) << data.err;
+}
+
+TEST_F(Resume, StartsFromTheWeightsOfAnotherRun) {
+  ASSERT_EQ(run_weft(arguments("first", {"train.steps=12"})).code, 0);
+  const Outcome o = run_weft(arguments("second", {"run.init=" + (folder_ / "first"), "train.steps=1"}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_LT(losses("second")[1], losses("first")[1]);
+  const Outcome missing = run_weft(arguments("third", {"run.init=" + (folder_ / "nowhere")}));
+  EXPECT_EQ(missing.code, 2);
+}
+
+TEST_F(Resume, RefusesTwoRunsInOneFolder) {
+  Program first(arguments("run", {"train.steps=100000"}));
+  ASSERT_TRUE(first.wait_for("1/100000  loss"));
+  const Outcome second = run_weft(arguments("run"));
+  EXPECT_EQ(second.code, 2);
+  EXPECT_NE(second.err.find("another run"), std::string::npos) << second.err;
+}
+
+TEST_F(Resume, RefusesAFolderItCannotWrite) {
+  const Outcome o = run_weft(arguments("corpus.bin/run"));
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("corpus.bin/run"), std::string::npos) << o.err;
+}
+
+}  // namespace
+}  // namespace weft::test
