@@ -1,7 +1,7 @@
 #!/bin/sh
-# No object compiled for AVX2, AVX-512 or AMX may define a weak symbol outside of that instruction set's
-# namespace: the linker keeps one definition of each weak symbol, and a plain machine could meet one
-# with instructions it does not have.   usage: isa_symbols.sh <build directory>
+# No object compiled for AVX2, AVX-512 or AMX may define a weak symbol outside of that instruction
+# set's namespace: the linker keeps one definition of each weak symbol, and a plain machine could
+# meet one with instructions it does not have.   usage: isa_symbols.sh <build directory>
 set -eu
 build=${1:?usage: isa_symbols.sh <build directory>}
 failed=0
@@ -13,7 +13,7 @@ for isa in avx2 avx512 amx; do
     exit 2
   fi
   for object in $objects; do
-    # Weak code and data (W, V, u). References to the exception personality are pointers of the runtime.
+    # Weak code and data (W, V, u). DW.ref: the runtime's pointer to its exception personality.
     weak=$(nm -C --defined-only "$object" | awk -v space="weft::kernels::$isa::" '
       $2 ~ /^[WVu]$/ {
         name = $0; sub(/^[0-9a-f]+ [WVu] /, "", name)
