@@ -12,8 +12,8 @@ const ConvTable& table_of(Isa isa) {
   return by_isa(isa, [](auto tag) -> const ConvTable& { return conv_table(tag); });
 }
 
-// Boxes of 64 rows by 256 channels: the gradient before the activation of one stays in a cache, and
-// few of its rows are computed a second time by the box above.
+// Boxes of backward, 64 rows by 256 channels: the gradient before the activation of one stays in a
+// cache, and few of its rows are computed a second time by the box above.
 constexpr int64_t kRows = 64, kColumns = 256;
 
 Box box_of(int64_t row_block, int64_t column_block, Extent extent) {
@@ -43,24 +43,29 @@ Places places_in(std::span<const int32_t> documents, int64_t tokens) {
   return places;
 }
 
-// [channels, taps] -> [taps, channels]
-Tensor transposed(Exec& exec, const float* weight, int64_t channels, int64_t taps) {
-  const Tensor out = exec.scratch({taps, channels});
+// [channels, taps] and [channels] -> [taps + 1, channels]
+Tensor transposed(Exec& exec, const ShortConv& conv, ConstView weight, ConstView bias,
+                  int64_t channels) {
+  WEFT_CHECK(conv.taps >= 1, "short_conv: {} taps", conv.taps);
+  const int64_t taps = conv.taps;
+  const float* w = vector_of<float>(weight, channels * taps, "short_conv: weight");
+  const float* b = given(bias) ? vector_of<float>(bias, channels, "short_conv: bias") : nullptr;
+  const Tensor out = exec.scratch({taps + 1, channels});
+  float* rows = out.data<float>();
   for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t j = 0; j < taps; ++j) out.data<float>()[j * channels + c] = weight[c * taps + j];
+    for (int64_t j = 0; j < taps; ++j) rows[j * channels + c] = w[c * taps + j];
+    rows[taps * channels + c] = b == nullptr ? 0.0f : b[c];
   }
   return out;
 }
 
-ConvArgs checked(const ShortConv& conv, ConstView x, ConstView bias, const Tensor& weight,
-                 const Places& places) {
+ConvArgs checked(const ShortConv& conv, ConstView x, const Tensor& weight, const Places& places) {
   WEFT_CHECK(conv.activation == Activation::kSilu || conv.activation == Activation::kIdentity,
              "short_conv: the activation is silu or none");
   check_real(x, "short_conv: x");
   ConvArgs args{};
   args.x = rows_of(x);
   args.weight = weight.data<float>();
-  args.bias = given(bias) ? vector_of<float>(bias, x.width(), "short_conv: bias") : nullptr;
   args.before = places.before.data();
   args.after = places.after.data();
   args.tokens = x.rows();
@@ -68,12 +73,6 @@ ConvArgs checked(const ShortConv& conv, ConstView x, ConstView bias, const Tenso
   args.taps = conv.taps;
   args.silu = conv.activation == Activation::kSilu;
   return args;
-}
-
-Tensor checked_weight(Exec& exec, const ShortConv& conv, ConstView weight, int64_t channels) {
-  WEFT_CHECK(conv.taps >= 1, "short_conv: {} taps", conv.taps);
-  return transposed(exec, vector_of<float>(weight, channels * conv.taps, "short_conv: weight"),
-                    channels, conv.taps);
 }
 
 }  // namespace
@@ -84,8 +83,8 @@ void short_conv_forward(Exec& exec, const ShortConv& conv, ConstView x, ConstVie
   const Extent extent{x.rows(), x.width()};
   check_matrix(y, extent.rows, extent.width, "short_conv: y");
   const Places places = places_in(conv.documents, extent.rows);
-  const Tensor rows = checked_weight(exec, conv, weight, extent.width);
-  ConvArgs args = checked(conv, x, bias, rows, places);
+  const Tensor rows = transposed(exec, conv, weight, bias, extent.width);
+  ConvArgs args = checked(conv, x, rows, places);
   args.y = rows_of(y);
   const ConvTable& table = table_of(exec.isa);
   const int64_t across = blocks_of(extent.width, kColumns);
@@ -102,8 +101,8 @@ void short_conv_backward(Exec& exec, const ShortConv& conv, ConstView x, ConstVi
   check_matrix(dx, extent.rows, channels, "short_conv: dx");
   WEFT_CHECK(given(bias) == given(d_bias), "short_conv: bias and d_bias are given together");
   const Places places = places_in(conv.documents, extent.rows);
-  const Tensor rows = checked_weight(exec, conv, weight, channels);
-  ConvArgs args = checked(conv, x, bias, rows, places);
+  const Tensor rows = transposed(exec, conv, weight, bias, channels);
+  ConvArgs args = checked(conv, x, rows, places);
   args.dy = rows_of(dy);
   args.dx = rows_of(dx);
 

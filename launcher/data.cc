@@ -151,6 +151,7 @@ void add_build(CLI::App& data) {
 void add_data(CLI::App& app) {
   CLI::App* data = app.add_subcommand("data", "Build, look into and check datasets");
   data->require_subcommand(1);
+  data->footer("Example: weft data build --out corpus notes.txt && weft data inspect corpus");
   add_build(*data);
 
   CLI::App* looks =

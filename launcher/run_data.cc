@@ -1,5 +1,7 @@
 #include "launcher/run_data.h"
 
+#include <filesystem>
+
 #include "core/mapped_file.h"
 
 namespace weft {
@@ -7,6 +9,11 @@ namespace {
 
 std::shared_ptr<IndexedDataset> open_checked(const std::string& path, const Config& config,
                                              RunData& data) {
+  if (!std::filesystem::exists(dataset_prefix(path) + ".idx")) {
+    throw ConfigError("{}: data names {}, but {}.idx does not exist; weft data build makes it from text "
+                      "(launcher/quickstart makes runs/quickstart/corpus)",
+                      config.where("data.train"), path, dataset_prefix(path));
+  }
   auto dataset = std::make_shared<IndexedDataset>(path);
   dataset->check_tokens(config.model.vocab);
   for (const std::string& file : {dataset->bin_path(), dataset->idx_path()}) {

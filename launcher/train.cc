@@ -160,7 +160,7 @@ class TrainRun {
                   first + config_.train.global_batch - 1);
     for (const MoeReport& moe : result.moe) {
       if (moe.bad_token >= 0) {
-        log_.warning("  first router logits that are not finite: layer {}, token {} of a micro-batch", moe.layer, moe.bad_token);
+        log_.warning("  first router logits that are not finite: layer {}, token {} of the step", moe.layer, moe.bad_token);
         break;
       }
     }

@@ -69,7 +69,7 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
     loss_sum += model_.train(exec, batch.tokens.slice(begin, count),
                              batch.targets.slice(begin, count), sequence,
                              static_cast<float>(1.0 / targets), context);
-    add_reports(context, metrics);
+    add_reports(context, begin, metrics);
   }
   metrics.loss = loss_sum / targets;
   metrics.tokens = train.global_batch * row_tokens;
@@ -86,18 +86,20 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   return metrics;
 }
 
-void Trainer::add_reports(const StepContext& context, StepResult& metrics) const {
+void Trainer::add_reports(const StepContext& context, int64_t first_token,
+                          StepResult& metrics) const {
   for (size_t i = 0; i < context.reports.size(); ++i) {
     const MoeReport& report = context.reports[i];
     metrics.aux_loss += report.aux;
     metrics.z_loss += report.z;
     if (i == metrics.moe.size()) {
-      metrics.moe.push_back(report);
-      continue;
+      metrics.moe.push_back({.layer = report.layer, .counts = std::vector<int64_t>(report.counts.size())});
     }
     MoeReport& total = metrics.moe[i];
+    total.aux += report.aux;
+    total.z += report.z;
     for (size_t e = 0; e < report.counts.size(); ++e) total.counts[e] += report.counts[e];
-    if (total.bad_token < 0) total.bad_token = report.bad_token;
+    if (total.bad_token < 0 && report.bad_token >= 0) total.bad_token = first_token + report.bad_token;
   }
 }
 

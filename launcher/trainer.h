@@ -54,7 +54,7 @@ class Trainer {
   const Config& config() const { return config_; }
 
  private:
-  void add_reports(const StepContext& context, StepResult& metrics) const;
+  void add_reports(const StepContext& context, int64_t first_token, StepResult& metrics) const;
 
   Config config_;
   Runtime& runtime_;

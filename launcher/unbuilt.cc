@@ -27,7 +27,6 @@ void refuse_unbuilt(const Config& config) {
       {"model.moe.drop_policy", m.moe.drop_policy != d.model.moe.drop_policy, "\"position\""},
       {"model.moe.n_group", m.moe.n_group > 1, "1"},
       {"model.moe.compute", m.moe.compute != "grouped", "\"grouped\""},
-      {"data.tokenizer", !data.tokenizer.empty(), "\"\" (bytes)"},
       {"run.device", r.device == "cuda", "\"auto\" or \"cpu\""},
   };
   for (const Rule& rule : rules) {

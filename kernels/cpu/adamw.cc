@@ -6,8 +6,9 @@ namespace weft::kernels {
 namespace WEFT_ISA_NAMESPACE {
 namespace {
 
+// The arguments by value: a store through a float* could change a float behind a reference.
 template <bool publish>
-void update_range(const AdamWArgs& a, int64_t begin, int64_t end) {
+void update_range(const AdamWArgs a, int64_t begin, int64_t end) {
   each_vector(end - begin, [&](int64_t offset, auto n) {
     const int64_t i = begin + offset;
     const VF g = load(a.grad + i, n) * a.grad_scale;

@@ -13,20 +13,8 @@ namespace {
 
 WEFT_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// z of token t at channels [c, c + n). The taps that count are the last `reach` + 1; kReach >= 0
-// fixes their number for the compiler.
-template <int kReach, class X, class N>
-WEFT_INLINE VF before_activation(const ConvArgs& a, int64_t t, int64_t c, int64_t reach, N n) {
-  VF z = a.bias == nullptr ? VF{} : load(a.bias + c, n);
-  if constexpr (kReach >= 0) reach = kReach;
-  for (int64_t back = reach; back >= 0; --back) {
-    z += load(a.weight + (a.taps - 1 - back) * a.channels + c, n) *
-         load(row<X>(a.x, t - back) + c, n);
-  }
-  return z;
-}
-
-// f with the reach as a type where it is the usual one: 4 taps, not at the start of a document.
+// How many tokens back token t sees, at most taps - 1: less near the start of its document. The
+// usual number, that of 4 taps, is known to the compiler; -1 stands for any.
 template <int kReach>
 struct Reach {
   static constexpr int value = kReach;
@@ -40,115 +28,141 @@ WEFT_INLINE void with_reach(int64_t reach, F f) {
   }
 }
 
-template <int kReach, class X, class Y>
-WEFT_INLINE void forward_row(Reach<kReach>, const ConvArgs& a, const Box& box, int64_t t,
-                             int64_t reach) {
-  Y* y = row<Y>(a.y, t);
-  each_vector(box.right - box.left, [&](int64_t i, auto n) {
-    const int64_t c = box.left + i;
-    const VF z = before_activation<kReach, X>(a, t, c, reach, n);
-    store(y + c, a.silu ? silu(z) : z, n);
-  });
+// z of one token: z_of(c, n) at channels [c, c + n).
+template <int kReach, class X>
+struct BeforeActivation {
+  const X* x;           // the token's row
+  const float* weight;  // the last tap's row, with the bias's after it
+  int64_t stride, channels, reach;
+
+  template <class N>
+  WEFT_INLINE VF operator()(int64_t c, N n) const {
+    VF z = load(weight + channels + c, n);
+    for (int64_t back = kReach >= 0 ? kReach : reach; back >= 0; --back) {
+      z += load(weight - back * channels + c, n) * load(x - back * stride + c, n);
+    }
+    return z;
+  }
+};
+
+template <int kReach, class X>
+WEFT_INLINE BeforeActivation<kReach, X> before_activation(const ConvArgs& a, int64_t t) {
+  return {row<X>(a.x, t), a.weight + (a.taps - 1) * a.channels, a.x.stride, a.channels,
+          least(a.taps - 1, a.before[t])};
 }
 
-template <class X, class Y>
-void forward_box(const ConvArgs& a, const Box& box) {
-  for (int64_t t = box.begin; t < box.end; ++t) {
-    const int64_t reach = least(a.taps - 1, a.before[t]);
-    with_reach(reach, [&](auto fixed) {
-      forward_row<decltype(fixed)::value, X, Y>(fixed, a, box, t, reach);
-    });
+template <int kReach, class X, class Y>
+void forward_row(const ConvArgs& a, const Box& box, int64_t t) {
+  const auto z_of = before_activation<kReach, X>(a, t);
+  Y* y = row<Y>(a.y, t) + box.left;
+  const int64_t left = box.left, width = box.right - left;
+  if (a.silu) {
+    each_vector(width, [=](int64_t i, auto n) { store(y + i, silu(z_of(left + i, n)), n); });
+  } else {
+    each_vector(width, [=](int64_t i, auto n) { store(y + i, z_of(left + i, n), n); });
   }
 }
 
 void forward(const ConvArgs& a, const Box& box) {
-  with_types(a.x.dtype, a.y.dtype,
-             [&](auto x, auto y) { forward_box<decltype(x), decltype(y)>(a, box); });
+  with_types(a.x.dtype, a.y.dtype, [&](auto x, auto y) {
+    for (int64_t t = box.begin; t < box.end; ++t) {
+      with_reach(least(a.taps - 1, a.before[t]), [&](auto reach) {
+        forward_row<decltype(reach)::value, decltype(x), decltype(y)>(a, box, t);
+      });
+    }
+  });
 }
 
 template <int kReach, class X, class DY>
-WEFT_INLINE void inner_gradient_row(Reach<kReach>, const ConvArgs& a, const Box& box, int64_t t,
-                                    float* dz) {
-  const int64_t reach = least(a.taps - 1, a.before[t]);
+void inner_gradient_row(const ConvArgs& a, const Box& box, int64_t t, float* dz) {
+  const auto z_of = before_activation<kReach, X>(a, t);
   const DY* dy = row<DY>(a.dy, t) + box.left;
-  each_vector(box.right - box.left, [&](int64_t i, auto n) {
-    VF d = load(dy + i, n);
-    if (a.silu) {
-      const VF z = before_activation<kReach, X>(a, t, box.left + i, reach, n), s = sigmoid(z);
-      d *= s * (1.0f + z * (1.0f - s));
-    }
-    store(dz + i, d, n);
+  const int64_t left = box.left, width = box.right - left;
+  if (!a.silu) {
+    return each_vector(width, [=](int64_t i, auto n) { store(dz + i, load(dy + i, n), n); });
+  }
+  each_vector(width, [=](int64_t i, auto n) {
+    const VF z = z_of(left + i, n), s = sigmoid(z);
+    store(dz + i, load(dy + i, n) * (s * (1.0f + z * (1.0f - s))), n);
   });
 }
 
 // dz of rows [box.begin, end), one after the other.
-template <class X, class DY>
 void inner_gradient(const ConvArgs& a, const Box& box, int64_t end, float* dz) {
-  for (int64_t t = box.begin; t < end; ++t) {
-    with_reach(least(a.taps - 1, a.before[t]), [&](auto fixed) {
-      inner_gradient_row<decltype(fixed)::value, X, DY>(
-          fixed, a, box, t, dz + (t - box.begin) * (box.right - box.left));
-    });
-  }
-}
-
-// One pass over d for all taps: sum_j += d * x_{t - taps + 1 + j}, and the bias's sum.
-template <int kReach, class X>
-WEFT_INLINE void weight_gradient_row(Reach<kReach>, const ConvArgs& a, const Box& box, int64_t t,
-                                     const float* dz, float* d_weight) {
-  const int64_t reach = kReach >= 0 ? kReach : least(a.taps - 1, a.before[t]);
-  each_vector(box.right - box.left, [&](int64_t i, auto n) {
-    const VF d = load(dz + i, n);
-    const int64_t c = box.left + i;
-    for (int64_t back = reach; back >= 0; --back) {
-      float* sum = d_weight + (a.taps - 1 - back) * a.channels + c;
-      store(sum, load(sum, n) + d * load(row<X>(a.x, t - back) + c, n), n);
+  with_types(a.x.dtype, a.dy.dtype, [&](auto x, auto dy) {
+    for (int64_t t = box.begin; t < end; ++t) {
+      with_reach(least(a.taps - 1, a.before[t]), [&](auto reach) {
+        inner_gradient_row<decltype(reach)::value, decltype(x), decltype(dy)>(
+            a, box, t, dz + (t - box.begin) * (box.right - box.left));
+      });
     }
-    float* bias = d_weight + a.taps * a.channels + c;
-    store(bias, load(bias, n) + d, n);
   });
 }
 
-template <class X>
+// All taps in one pass: sum_j += dz_t * x_{t - taps + 1 + j}, and the bias's sum.
+template <int kReach, class X>
+void weight_gradient_row(const ConvArgs& a, const Box& box, int64_t t, const float* dz,
+                         float* d_weight) {
+  const int64_t reach = kReach >= 0 ? kReach : least(a.taps - 1, a.before[t]);
+  const int64_t stride = a.x.stride, channels = a.channels;
+  const X* x = row<X>(a.x, t) + box.left;
+  float* last = d_weight + (a.taps - 1) * channels + box.left;
+  each_vector(box.right - box.left, [=](int64_t i, auto n) {
+    const VF d = load(dz + i, n);
+    for (int64_t back = kReach >= 0 ? kReach : reach; back >= 0; --back) {
+      float* sum = last - back * channels + i;
+      store(sum, load(sum, n) + d * load(x - back * stride + i, n), n);
+    }
+    store(last + channels + i, load(last + channels + i, n) + d, n);
+  });
+}
+
 void weight_gradient(const ConvArgs& a, const Box& box, const float* dz, float* d_weight) {
   const int64_t width = box.right - box.left;
   for (int64_t j = 0; j <= a.taps; ++j) {
     float* sum = d_weight + j * a.channels + box.left;
-    each_vector(width, [&](int64_t i, auto n) { store(sum + i, VF{}, n); });
+    each_vector(width, [=](int64_t i, auto n) { store(sum + i, VF{}, n); });
   }
-  for (int64_t t = box.begin; t < box.end; ++t) {
-    with_reach(least(a.taps - 1, a.before[t]), [&](auto fixed) {
-      weight_gradient_row<decltype(fixed)::value, X>(fixed, a, box, t, dz + (t - box.begin) * width,
-                                                     d_weight);
-    });
-  }
+  with_types(a.x.dtype, [&](auto x) {
+    for (int64_t t = box.begin; t < box.end; ++t) {
+      with_reach(least(a.taps - 1, a.before[t]), [&](auto reach) {
+        weight_gradient_row<decltype(reach)::value, decltype(x)>(
+            a, box, t, dz + (t - box.begin) * width, d_weight);
+      });
+    }
+  });
 }
 
-template <class DX>
+template <int kReach, class DX>
+void input_gradient_row(const ConvArgs& a, const Box& box, int64_t t, const float* dz) {
+  const int64_t reach = least(a.taps - 1, a.after[t]), width = box.right - box.left;
+  const int64_t channels = a.channels;
+  const float* last = a.weight + (a.taps - 1) * channels + box.left;
+  DX* dx = row<DX>(a.dx, t) + box.left;
+  each_vector(width, [=](int64_t i, auto n) {
+    VF v = {};
+    for (int64_t ahead = 0; ahead <= (kReach >= 0 ? kReach : reach); ++ahead) {
+      v += load(last - ahead * channels + i, n) * load(dz + ahead * width + i, n);
+    }
+    store(dx + i, v, n);
+  });
+}
+
 void input_gradient(const ConvArgs& a, const Box& box, const float* dz) {
-  const int64_t width = box.right - box.left;
-  for (int64_t t = box.begin; t < box.end; ++t) {
-    const int64_t reach = least(a.taps - 1, a.after[t]);
-    const float* d = dz + (t - box.begin) * width;
-    DX* dx = row<DX>(a.dx, t) + box.left;
-    each_vector(width, [&](int64_t i, auto n) {
-      VF v = {};
-      for (int64_t ahead = 0; ahead <= reach; ++ahead) {
-        const float* w = a.weight + (a.taps - 1 - ahead) * a.channels + box.left;
-        v += load(w + i, n) * load(d + ahead * width + i, n);
-      }
-      store(dx + i, v, n);
-    });
-  }
+  with_types(a.dx.dtype, [&](auto dx) {
+    for (int64_t t = box.begin; t < box.end; ++t) {
+      with_reach(least(a.taps - 1, a.after[t]), [&](auto reach) {
+        input_gradient_row<decltype(reach)::value, decltype(dx)>(
+            a, box, t, dz + (t - box.begin) * (box.right - box.left));
+      });
+    }
+  });
 }
 
 void backward(const ConvArgs& a, const Box& box, float* d_weight, float* scratch) {
-  const int64_t end = least(a.tokens, box.end + a.taps - 1);
-  with_types(a.x.dtype, a.dy.dtype, [&](auto x, auto dy) {
-    inner_gradient<decltype(x), decltype(dy)>(a, box, end, scratch);
-  });
-  with_types(a.x.dtype, [&](auto x) { weight_gradient<decltype(x)>(a, box, scratch, d_weight); });
-  with_types(a.dx.dtype, [&](auto dx) { input_gradient<decltype(dx)>(a, box, scratch); });
+  inner_gradient(a, box, least(a.tokens, box.end + a.taps - 1), scratch);
+  weight_gradient(a, box, scratch, d_weight);
+  input_gradient(a, box, scratch);
 }
 
 }  // namespace

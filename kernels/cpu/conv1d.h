@@ -6,12 +6,12 @@
 
 namespace weft::kernels {
 
-// Weights are [taps, channels] here, so that a vector of them is one of neighbouring channels.
+// Weights are [taps + 1, channels] here, so that a vector of them is one of neighbouring channels;
+// the last row is the bias, zeros where there is none.
 struct ConvArgs {
   ConstRows x, dy;  // dy and dx in backward only
   Rows y, dx;
   const float* weight;
-  const float* bias;  // may be absent
   // Of every token: how many tokens of its document lie before it, and how many after it.
   const int32_t* before;
   const int32_t* after;

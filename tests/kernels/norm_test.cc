@@ -40,12 +40,6 @@ struct NaiveHeadNorm {
   }
 };
 
-double largest(const Numbers& x) {
-  double most = 0;
-  for (const double v : x) most = std::max(most, std::abs(v));
-  return most;
-}
-
 // The largest of the two terms whose difference is dx: at width 1 hardly anything is left of them,
 // but their rounding is.
 double cancellation(const NaiveHeadNorm& naive, const Numbers& dy, const Numbers& x,

@@ -84,6 +84,12 @@ inline Numbers plus(Numbers a, const Numbers& b) {
   return a;
 }
 
+inline double largest(const Numbers& x) {
+  double most = 0;
+  for (const double v : x) most = std::max(most, std::abs(v));
+  return most;
+}
+
 inline double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 inline double silu(double x) { return x * sigmoid(x); }
 

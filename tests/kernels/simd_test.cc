@@ -55,7 +55,7 @@ double worst_ulp(const std::vector<float>& x, const std::vector<float>& y,
 
 TEST_P(Simd, ExpIsWithinItsErrorBound) {
   for (const auto& x : {floats_between(kTiny, 88.72283f), floats_between(-kTiny, -86.98f)}) {
-    EXPECT_LE(worst_ulp(x, run(probe.exp, x), std::exp), 1.2);
+    EXPECT_LE(worst_ulp(x, run(probe.exp, x), std::exp), 1.35);
   }
 }
 
@@ -93,7 +93,7 @@ TEST_P(Simd, LogKnowsItsEnds) {
 TEST_P(Simd, SigmoidIsWithinItsErrorBound) {
   // Further down results soon are subnormal, which threads flush to zero.
   for (const auto& x : {floats_between(kTiny, 100.0f), floats_between(-kTiny, -86.98f)}) {
-    EXPECT_LE(worst_ulp(x, run(probe.sigmoid, x), sigmoid), 2.5);
+    EXPECT_LE(worst_ulp(x, run(probe.sigmoid, x), sigmoid), 3.1);
   }
   const auto y = run(probe.sigmoid, {0.0f, kInf, -kInf, kNan});
   EXPECT_EQ(y[0], 0.5f);

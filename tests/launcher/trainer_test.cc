@@ -228,7 +228,7 @@ TEST(Trainer, ARouterThatIsNotFiniteIsNamed) {
   EXPECT_EQ(result.moe[1].bad_token, 0);
 }
 
-TEST(Trainer, WeightDecayLeavesNormsAlone) {
+TEST(Trainer, VectorsAreDeclaredWithoutWeightDecay) {
   const Config config = tiny({"optimizer.lr=1e-2", "optimizer.weight_decay=10.0"});
   Runtime runtime(1);
   Trainer trainer(config, runtime);

@@ -1,0 +1,59 @@
+#include "parallel/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/rig.h"
+
+namespace weft::test {
+namespace {
+
+// Two parameters whose gradients have length 5 together: (3, 0, ...) and (4, 0, ...).
+class OptimizerTest : public testing::Test {
+ protected:
+  OptimizerTest()
+      : decayed(store.declare({.name = "b", .global = {3, 5}, .init = Init::constant(2.0)})),
+        plain(store.declare({.name = "a", .global = {7}, .init = Init::constant(2.0), .weight_decay = false})) {
+    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
+    store.initialize(rig.exec, 1);
+    decayed.grad.data<float>()[0] = 3;
+    plain.grad.data<float>()[0] = 4;
+  }
+  Rig rig;
+  ParameterStore store;
+  Parameter& decayed;
+  Parameter& plain;
+};
+
+TEST_F(OptimizerTest, CountsEveryParameterOnceInTheNorm) {
+  const Optimizer optimizer(store, rig.ledger, {});
+  EXPECT_DOUBLE_EQ(optimizer.gradient_norm(rig.exec), 5.0);
+  decayed.grad.data<float>()[14] = NAN;  // the last element
+  EXPECT_FALSE(std::isfinite(optimizer.gradient_norm(rig.exec)));
+}
+
+TEST_F(OptimizerTest, ScalesGradientsBeforeTheMoments) {
+  // With a large epsilon the update is proportional to the gradient: lr * g / (|g| + eps).
+  Optimizer optimizer(store, rig.ledger, {.epsilon = 1e3, .weight_decay = 0});
+  optimizer.step(rig.exec, 1.0, 0.2, 1);  // a norm of 5 clipped to 1
+  EXPECT_NEAR(2.0 - decayed.master.data<float>()[0], 0.6 / 1000.6, 1e-6);
+  EXPECT_NEAR(2.0 - plain.master.data<float>()[0], 0.8 / 1000.8, 1e-6);
+}
+
+TEST_F(OptimizerTest, DecaysOnlyWhatItsSpecSays) {
+  Optimizer optimizer(store, rig.ledger, {.weight_decay = 0.5});
+  optimizer.step(rig.exec, 0.1, 0.0, 1);  // no gradient: decay alone
+  EXPECT_NEAR(decayed.master.data<float>()[3], 2.0 * (1 - 0.1 * 0.5), 1e-6);
+  EXPECT_FLOAT_EQ(plain.master.data<float>()[3], 2.0f);
+}
+
+TEST_F(OptimizerTest, TellsPackedCopiesThatWeightsChanged) {
+  Optimizer optimizer(store, rig.ledger, {});
+  const uint64_t before = plain.version;
+  optimizer.step(rig.exec, 0.1, 1.0, 1);
+  EXPECT_GT(plain.version, before);
+}
+
+}  // namespace
+}  // namespace weft::test
