@@ -2,6 +2,11 @@
 
 #include "kernels/gemm_driver.h"
 
+// f32 products are ours as well: on one AVX2 core they run at 0.90 to 1.09 of OpenBLAS's rate from
+// 512 to 2048 cubed and on the shapes of a training step, at 1.07 grouped and above 1.3 for 16 rows
+// and fewer, and give a row the same bits whatever surrounds it. The library is loaded by the
+// benchmark that shows this, and nowhere else:
+//   weft bench gemm --precision f32 --threads 1 --step-shapes
 namespace weft::kernels {
 namespace {
 

@@ -1,10 +1,13 @@
 #include "launcher/bench_support.h"
 
+#include <time.h>
+
 #include <cmath>
 #include <fstream>
 
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
+#include "kernels/gemm_driver.h"
 
 namespace weft {
 namespace {
@@ -19,6 +22,12 @@ double quantile(const std::vector<double>& sorted, double q) {
 
 }  // namespace
 
+double now(Clock clock) {
+  timespec t{};
+  clock_gettime(clock == Clock::kWall ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 Quartiles quartiles(std::vector<double> values) {
   WEFT_CHECK(!values.empty(), "quartiles of nothing");
   std::sort(values.begin(), values.end());
@@ -26,9 +35,12 @@ Quartiles quartiles(std::vector<double> values) {
           static_cast<int>(values.size())};
 }
 
+nlohmann::json to_json(const Quartiles& q) {
+  return {{"median", q.median}, {"q1", q.q1}, {"q3", q.q3}, {"repetitions", q.repetitions}};
+}
+
 nlohmann::json milliseconds(const Quartiles& s) {
-  return {{"median", s.median * 1e3}, {"q1", s.q1 * 1e3}, {"q3", s.q3 * 1e3},
-          {"repetitions", s.repetitions}};
+  return to_json({s.median * 1e3, s.q1 * 1e3, s.q3 * 1e3, s.repetitions});
 }
 
 double peak_gflops(Exec& exec, DType precision) {
@@ -41,6 +53,18 @@ double peak_gflops(Exec& exec, DType precision) {
   const auto product = [&] { kernels::gemm(exec, a, packed, c); };
   product();
   return 2.0 * std::pow(static_cast<double>(kSize), 3) / measure(5, product).median / 1e9;
+}
+
+double register_peak_gflops(Exec& exec, DType precision, Clock clock) {
+  const kernels::GemmKernels& kernels = kernels::gemm_kernels(exec.isa, precision);
+  constexpr double kSeconds = 0.02;  // of one loop: long against the start of the threads
+  int64_t steps = 1000;
+  while (seconds_of([&] { kernels.peak_loop(steps); }) < kSeconds) steps *= 2;
+  const double done = kernels.peak_loop(steps) * exec.threads.size();
+  const auto all = [&] {
+    exec.threads.run(exec.threads.size(), [&](int64_t) { kernels.peak_loop(steps); });
+  };
+  return done / measure(5, all, clock).median / 1e9;
 }
 
 void write_json(const std::string& path, const nlohmann::json& result) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,30 +15,37 @@ struct Quartiles {
   int repetitions = 0;
 };
 Quartiles quartiles(std::vector<double> values);
-nlohmann::json milliseconds(const Quartiles& seconds);  // {"median", "q1", "q3", "repetitions"}
+nlohmann::json to_json(const Quartiles& values);        // {"median", "q1", "q3", "repetitions"}
+nlohmann::json milliseconds(const Quartiles& seconds);  // the same, times 1000
+
+// What passes outside, or what this process computes: on one thread the latter does not count the time
+// that a busy machine gives to others.
+enum class Clock : uint8_t { kWall, kProcessor };
+double now(Clock clock);  // seconds
 
 template <class Work>
-double seconds_of(Work&& work) {
-  const auto start = std::chrono::steady_clock::now();
+double seconds_of(Work&& work, Clock clock = Clock::kWall) {
+  const double start = now(clock);
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now(clock) - start;
 }
 
-// Wall-clock seconds of `repetitions` calls.
+// Seconds of `repetitions` calls.
 template <class Work>
-Quartiles measure(int repetitions, Work&& work) {
+Quartiles measure(int repetitions, Work&& work, Clock clock = Clock::kWall) {
   std::vector<double> seconds;
-  for (int i = 0; i < repetitions; ++i) seconds.push_back(seconds_of(work));
+  for (int i = 0; i < repetitions; ++i) seconds.push_back(seconds_of(work, clock));
   return quartiles(std::move(seconds));
 }
 
 // Time of b over time of a (above 1: a is faster), in pairs A-B-B-A so that slow drifts of a shared machine
 // fall on both alike.
 template <class A, class B>
-Quartiles ratio(int pairs, A&& a, B&& b) {
+Quartiles ratio(int pairs, A&& a, B&& b, Clock clock = Clock::kWall) {
   std::vector<double> ratios;
   for (int i = 0; i < pairs; ++i) {
-    const double a1 = seconds_of(a), b1 = seconds_of(b), b2 = seconds_of(b), a2 = seconds_of(a);
+    const double a1 = seconds_of(a, clock), b1 = seconds_of(b, clock);
+    const double b2 = seconds_of(b, clock), a2 = seconds_of(a, clock);
     ratios.push_back((b1 + b2) / (a1 + a2));
   }
   return quartiles(std::move(ratios));
@@ -48,6 +54,9 @@ Quartiles ratio(int pairs, A&& a, B&& b) {
 // GFLOP/s of our own 1024-cubed GEMM in this precision, on the threads of `exec`: the yardstick taken before
 // and after every block of measurements.
 double peak_gflops(Exec& exec, DType precision);
+
+// GFLOP/s of multiply-adds (or tile products) on registers alone, which no kernel exceeds.
+double register_peak_gflops(Exec& exec, DType precision, Clock clock = Clock::kWall);
 
 void write_json(const std::string& path, const nlohmann::json& result);  // ConfigError if it cannot
 

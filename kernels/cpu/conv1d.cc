@@ -13,10 +13,12 @@ namespace {
 
 WEFT_INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// z of token t at channels [c, c + n). The taps that count are the last `reach` + 1.
-template <class X, class N>
+// z of token t at channels [c, c + n). The taps that count are the last `reach` + 1; kReach >= 0
+// fixes their number for the compiler.
+template <int kReach, class X, class N>
 WEFT_INLINE VF before_activation(const ConvArgs& a, int64_t t, int64_t c, int64_t reach, N n) {
   VF z = a.bias == nullptr ? VF{} : load(a.bias + c, n);
+  if constexpr (kReach >= 0) reach = kReach;
   for (int64_t back = reach; back >= 0; --back) {
     z += load(a.weight + (a.taps - 1 - back) * a.channels + c, n) *
          load(row<X>(a.x, t - back) + c, n);
@@ -24,15 +26,37 @@ WEFT_INLINE VF before_activation(const ConvArgs& a, int64_t t, int64_t c, int64_
   return z;
 }
 
+// f with the reach as a type where it is the usual one: 4 taps, not at the start of a document.
+template <int kReach>
+struct Reach {
+  static constexpr int value = kReach;
+};
+template <class F>
+WEFT_INLINE void with_reach(int64_t reach, F f) {
+  if (reach == 3) {
+    f(Reach<3>{});
+  } else {
+    f(Reach<-1>{});
+  }
+}
+
+template <int kReach, class X, class Y>
+WEFT_INLINE void forward_row(Reach<kReach>, const ConvArgs& a, const Box& box, int64_t t,
+                             int64_t reach) {
+  Y* y = row<Y>(a.y, t);
+  each_vector(box.right - box.left, [&](int64_t i, auto n) {
+    const int64_t c = box.left + i;
+    const VF z = before_activation<kReach, X>(a, t, c, reach, n);
+    store(y + c, a.silu ? silu(z) : z, n);
+  });
+}
+
 template <class X, class Y>
 void forward_box(const ConvArgs& a, const Box& box) {
   for (int64_t t = box.begin; t < box.end; ++t) {
     const int64_t reach = least(a.taps - 1, a.before[t]);
-    Y* y = row<Y>(a.y, t);
-    each_vector(box.right - box.left, [&](int64_t i, auto n) {
-      const int64_t c = box.left + i;
-      const VF z = before_activation<X>(a, t, c, reach, n);
-      store(y + c, a.silu ? silu(z) : z, n);
+    with_reach(reach, [&](auto fixed) {
+      forward_row<decltype(fixed)::value, X, Y>(fixed, a, box, t, reach);
     });
   }
 }
@@ -42,23 +66,47 @@ void forward(const ConvArgs& a, const Box& box) {
              [&](auto x, auto y) { forward_box<decltype(x), decltype(y)>(a, box); });
 }
 
-// dz of rows [box.begin, end), `width` floats each.
+template <int kReach, class X, class DY>
+WEFT_INLINE void inner_gradient_row(Reach<kReach>, const ConvArgs& a, const Box& box, int64_t t,
+                                    float* dz) {
+  const int64_t reach = least(a.taps - 1, a.before[t]);
+  const DY* dy = row<DY>(a.dy, t) + box.left;
+  each_vector(box.right - box.left, [&](int64_t i, auto n) {
+    VF d = load(dy + i, n);
+    if (a.silu) {
+      const VF z = before_activation<kReach, X>(a, t, box.left + i, reach, n), s = sigmoid(z);
+      d *= s * (1.0f + z * (1.0f - s));
+    }
+    store(dz + i, d, n);
+  });
+}
+
+// dz of rows [box.begin, end), one after the other.
 template <class X, class DY>
 void inner_gradient(const ConvArgs& a, const Box& box, int64_t end, float* dz) {
-  const int64_t width = box.right - box.left;
   for (int64_t t = box.begin; t < end; ++t) {
-    const int64_t reach = least(a.taps - 1, a.before[t]);
-    const DY* dy = row<DY>(a.dy, t) + box.left;
-    float* out = dz + (t - box.begin) * width;
-    each_vector(width, [&](int64_t i, auto n) {
-      VF d = load(dy + i, n);
-      if (a.silu) {
-        const VF z = before_activation<X>(a, t, box.left + i, reach, n), s = sigmoid(z);
-        d *= s * (1.0f + z * (1.0f - s));
-      }
-      store(out + i, d, n);
+    with_reach(least(a.taps - 1, a.before[t]), [&](auto fixed) {
+      inner_gradient_row<decltype(fixed)::value, X, DY>(
+          fixed, a, box, t, dz + (t - box.begin) * (box.right - box.left));
     });
   }
+}
+
+// One pass over d for all taps: sum_j += d * x_{t - taps + 1 + j}, and the bias's sum.
+template <int kReach, class X>
+WEFT_INLINE void weight_gradient_row(Reach<kReach>, const ConvArgs& a, const Box& box, int64_t t,
+                                     const float* dz, float* d_weight) {
+  const int64_t reach = kReach >= 0 ? kReach : least(a.taps - 1, a.before[t]);
+  each_vector(box.right - box.left, [&](int64_t i, auto n) {
+    const VF d = load(dz + i, n);
+    const int64_t c = box.left + i;
+    for (int64_t back = reach; back >= 0; --back) {
+      float* sum = d_weight + (a.taps - 1 - back) * a.channels + c;
+      store(sum, load(sum, n) + d * load(row<X>(a.x, t - back) + c, n), n);
+    }
+    float* bias = d_weight + a.taps * a.channels + c;
+    store(bias, load(bias, n) + d, n);
+  });
 }
 
 template <class X>
@@ -69,17 +117,10 @@ void weight_gradient(const ConvArgs& a, const Box& box, const float* dz, float* 
     each_vector(width, [&](int64_t i, auto n) { store(sum + i, VF{}, n); });
   }
   for (int64_t t = box.begin; t < box.end; ++t) {
-    const float* d = dz + (t - box.begin) * width;
-    for (int64_t back = least(a.taps - 1, a.before[t]); back >= 0; --back) {
-      const X* x = row<X>(a.x, t - back) + box.left;
-      float* sum = d_weight + (a.taps - 1 - back) * a.channels + box.left;
-      each_vector(width, [&](int64_t i, auto n) {
-        store(sum + i, load(sum + i, n) + load(d + i, n) * load(x + i, n), n);
-      });
-    }
-    float* bias = d_weight + a.taps * a.channels + box.left;
-    each_vector(width,
-                [&](int64_t i, auto n) { store(bias + i, load(bias + i, n) + load(d + i, n), n); });
+    with_reach(least(a.taps - 1, a.before[t]), [&](auto fixed) {
+      weight_gradient_row<decltype(fixed)::value, X>(fixed, a, box, t, dz + (t - box.begin) * width,
+                                                     d_weight);
+    });
   }
 }
 

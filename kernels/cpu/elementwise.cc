@@ -101,28 +101,32 @@ void add_rows(const ConstRows& matrix, const Box& box, float* sum) {
 }
 
 // In double: the square of a gradient may leave the range of f32 at both ends.
-typedef double VD __attribute__((vector_size(kLanes * 8)));
-WEFT_INLINE double sum_of(VD v) {
-  double total = 0;
-  for (int i = 0; i < kLanes; ++i) total += v[i];
-  return total;
+constexpr int kHalf = kLanes / 2;
+typedef float HF __attribute__((vector_size(kHalf * 4)));
+typedef double VD __attribute__((vector_size(kHalf * 8)));
+WEFT_INLINE VD load_wide(const float* p) {
+  HF v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return __builtin_convertvector(v, VD);
 }
 double sum_of_squares(const ConstRows& matrix, const Box& box) {
-  VD a = {}, b = {};
-  double rest = 0;
+  VD sums[4] = {};
+  double total = 0;
   const int64_t width = box.right - box.left;
   for (int64_t r = box.begin; r < box.end; ++r) {
     const float* x = row<float>(matrix, r) + box.left;
     int64_t i = 0;
-    for (; i + 2 * kLanes <= width; i += 2 * kLanes) {
-      const VD u = __builtin_convertvector(load(x + i), VD);
-      const VD v = __builtin_convertvector(load(x + i + kLanes), VD);
-      a += u * u;
-      b += v * v;
+    for (; i + 4 * kHalf <= width; i += 4 * kHalf) {
+      for (int j = 0; j < 4; ++j) {
+        const VD v = load_wide(x + i + j * kHalf);
+        sums[j] += v * v;
+      }
     }
-    for (; i < width; ++i) rest += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    for (; i < width; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
-  return sum_of(a + b) + rest;
+  const VD sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int i = 0; i < kHalf; ++i) total += sum[i];
+  return total;
 }
 
 bool all_finite(const ConstRows& matrix, const Box& box) {

@@ -39,7 +39,7 @@ struct GemmTile {
   int64_t c_stride = 0;
   bool c_bf16 = false;
   bool accumulate = false;
-  void* scratch = nullptr;  // scratch_bytes(rows, columns, k)
+  void* scratch = nullptr;  // scratch_bytes(rows, columns)
 };
 
 // Products of one element type on one instruction set.
@@ -51,6 +51,7 @@ struct GemmKernels {
   void (*pack_b)(const GemmPack& pack);
   void (*tile)(const GemmTile& tile);
   int64_t (*scratch_bytes)(int64_t rows, int64_t columns);
+  double (*peak_loop)(int64_t steps);  // multiplies in registers only; returns the operations done
 };
 
 struct GemmTable {

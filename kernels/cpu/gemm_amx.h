@@ -122,8 +122,35 @@ void amx_tile(const GemmTile& tile) {
 }
 
 template <class Tiles>
+double amx_peak_loop(int64_t steps) {
+  Tiles tiles;
+  tiles.configure(amx_config(kBlock));
+  alignas(64) const bf16 zeros[kBlockElements] = {};
+  tiles.template load<4>(zeros, 64);
+  tiles.template load<5>(zeros, 64);
+  tiles.template load<6>(zeros, 64);
+  tiles.template load<7>(zeros, 64);
+  for (int64_t step = 0; step < steps; ++step) {
+    tiles.template multiply<0, 4, 6>();
+    tiles.template multiply<1, 4, 7>();
+    tiles.template multiply<2, 5, 6>();
+    tiles.template multiply<3, 5, 7>();
+  }
+  tiles.release();
+  return 2.0 * kBlock * kBlock * kBlock * static_cast<double>(steps);
+}
+
+template <class Tiles>
 inline constexpr GemmKernels kAmxKernels = {
-    kBlock,          kBlock,           kBlock, 2, kAmxTileRows, amx_pack<Side::kRight>,
-    amx_tile<Tiles>, amx_scratch_bytes};
+    .mr = kBlock,
+    .nr = kBlock,
+    .k_step = kBlock,
+    .packed_bytes = 2,
+    .max_rows = kAmxTileRows,
+    .pack_b = amx_pack<Side::kRight>,
+    .tile = amx_tile<Tiles>,
+    .scratch_bytes = amx_scratch_bytes,
+    .peak_loop = amx_peak_loop<Tiles>,
+};
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

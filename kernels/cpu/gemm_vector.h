@@ -48,59 +48,86 @@ WEFT_INLINE void write_row(const float* sums, const float* add, Out* out, int64_
   }
 }
 
-// sums [rows, kNr] = a panel of a times a panel of b
-template <int rows>
-void multiply(const float* a, const float* b, int64_t k, int64_t columns, const SumsTo& to) {
+// A block of rows against one panel of b or several.
+struct BlockProduct {
+  const float* a;
+  const float* b;
+  int64_t b_stride;  // elements from panel to panel
+  int64_t k;
+  int64_t columns;  // of the last panel
+  SumsTo to;
+};
+
+// Where sums of a register block that is whole and f32 go: straight to memory.
+template <int rows, int panels>
+WEFT_INLINE void write_block(const VF (&sums)[rows][panels * 2], const SumsTo& to) {
+  auto* out = static_cast<float*>(to.out);
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < panels * 2; ++v) {
+      const int64_t at = v * kLanes;
+      VF sum = sums[r][v];
+      if (to.add != nullptr) sum = load(to.add + r * to.add_stride + at) + sum;
+      store(out + r * to.out_stride + at, sum);
+    }
+  }
+}
+
+template <int rows, int panels>
+void multiply(const BlockProduct& product) {
+  const SumsTo& to = product.to;
   if (!to.out_bf16) {
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
       __builtin_prefetch(static_cast<const float*>(to.out) + r * to.out_stride, 1);
     }
   }
-  VF sums[rows][2] = {};
+  VF sums[rows][panels * 2] = {};
+  const float *a = product.a, *b = product.b;
+  const int64_t k = product.k, b_stride = product.b_stride;
   for (int64_t p = 0; p < k; ++p, a += kMr, b += kNr) {
-    const VF b0 = load(b), b1 = load(b + kLanes);
+#pragma GCC unroll 4
+    for (int q = 0; q < panels; ++q) {
+      const VF b0 = load(b + q * b_stride), b1 = load(b + q * b_stride + kLanes);
 #pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      const VF x = splat(a[r]);
-      sums[r][0] += x * b0;
-      sums[r][1] += x * b1;
+      for (int r = 0; r < rows; ++r) {
+        const VF x = splat(a[r]);
+        sums[r][2 * q] += x * b0;
+        sums[r][2 * q + 1] += x * b1;
+      }
     }
   }
-  if (columns < kNr || to.out_bf16) {
-    float buffer[rows][kNr];
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; ++r) {
-      store(buffer[r], sums[r][0]);
-      store(buffer[r] + kLanes, sums[r][1]);
-    }
-    write_sums(buffer[0], kNr, rows, columns, to);
-    return;
-  }
-  auto* out = static_cast<float*>(to.out);
+  if (product.columns == kNr && !to.out_bf16) return write_block<rows, panels>(sums, to);
+  float buffer[rows][panels * kNr];
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
-    VF s0 = sums[r][0], s1 = sums[r][1];
-    if (to.add != nullptr) {
-      s0 = load(to.add + r * to.add_stride) + s0;
-      s1 = load(to.add + r * to.add_stride + kLanes) + s1;
-    }
-    store(out + r * to.out_stride, s0);
-    store(out + r * to.out_stride + kLanes, s1);
+#pragma GCC unroll 8
+    for (int v = 0; v < panels * 2; ++v) store(buffer[r] + v * kLanes, sums[r][v]);
   }
+  write_sums(buffer[0], panels * kNr, rows, (panels - 1) * kNr + product.columns, to);
 }
 
-using Multiply = void (*)(const float* a, const float* b, int64_t k, int64_t columns,
-                          const SumsTo& to);
-template <int count>
-struct Multiplies {
-  Multiply of[count + 1];
+// Few rows have too few sums in flight to keep the units busy: they take several panels at a time.
+using Multiply = void (*)(const BlockProduct& product);
+struct RowKernels {
+  Multiply one, wide;
+  int panels;  // of `wide`
 };
-inline constexpr Multiplies<14> kMultiply = {
-    {nullptr, multiply<1>, multiply<2>, multiply<3>, multiply<4>, multiply<(kMr > 4 ? 5 : 4)>,
-     multiply<(kMr > 4 ? 6 : 4)>, multiply<(kMr > 6 ? 7 : 4)>, multiply<(kMr > 6 ? 8 : 4)>,
-     multiply<(kMr > 6 ? 9 : 4)>, multiply<(kMr > 6 ? 10 : 4)>, multiply<(kMr > 6 ? 11 : 4)>,
-     multiply<(kMr > 6 ? 12 : 4)>, multiply<(kMr > 6 ? 13 : 4)>, multiply<(kMr > 6 ? 14 : 4)>}};
+template <int rows>
+constexpr RowKernels row_kernels() {
+  if constexpr (rows > kMr) {
+    return {nullptr, nullptr, 0};
+  } else {
+    constexpr int kPanels = kMr / rows < 4 ? kMr / rows : 4;
+    return {multiply<rows, 1>, multiply<rows, kPanels>, kPanels};
+  }
+}
+inline constexpr RowKernels kRowKernels[] = {
+    {nullptr, nullptr, 0}, row_kernels<1>(),  row_kernels<2>(),  row_kernels<3>(),
+    row_kernels<4>(),      row_kernels<5>(),  row_kernels<6>(),  row_kernels<7>(),
+    row_kernels<8>(),      row_kernels<9>(),  row_kernels<10>(), row_kernels<11>(),
+    row_kernels<12>(),     row_kernels<13>(), row_kernels<14>()};
 
 WEFT_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 WEFT_INLINE int64_t rounded_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
@@ -146,6 +173,52 @@ WEFT_INLINE void prefetch(const char* from, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, 2);
 }
 
+// One block of k of a tile whose b is packed: all rows against one panel after the other.
+struct PackedBlock {
+  const float* a;
+  const float* b;
+  int64_t b_stride, k;
+  SumsTo to;
+};
+
+WEFT_INLINE void multiply_panels(const GemmTile& tile, const PackedBlock& block) {
+  const float* b = block.b;
+  int64_t j = 0;
+  if (tile.rows <= kMr / 2) {
+    const RowKernels& kernels = kRowKernels[tile.rows];
+    const int64_t width = kernels.panels * kNr;
+    for (; j + width <= tile.columns; j += width, b += kernels.panels * block.b_stride) {
+      kernels.wide({block.a, b, block.b_stride, block.k, kNr, block_of(block.to, 0, j)});
+    }
+  }
+  for (; j < tile.columns; j += kNr, b += block.b_stride) {
+    const int64_t columns = smaller(kNr, tile.columns - j);
+    // While the rows go over this panel, the next one comes near.
+    const bool more = j + kNr < tile.columns;
+    const auto* ahead = reinterpret_cast<const char*>(more ? b + block.b_stride : b);
+    const int64_t share = more ? block.k * kNr * 4 * kMr / tile.rows : 0;
+    for (int64_t i = 0; i < tile.rows; i += kMr, ahead += share) {
+      prefetch(ahead, share);
+      kRowKernels[smaller(kMr, tile.rows - i)].one(
+          {block.a + i * block.k, b, 0, block.k, columns, block_of(block.to, i, j)});
+    }
+  }
+}
+
+// The same, packing each panel of b before it is used.
+template <class T>
+WEFT_INLINE void multiply_on_the_way(const GemmTile& tile, int64_t k0, float* panel,
+                                     const PackedBlock& block) {
+  for (int64_t j = 0; j < tile.columns; j += kNr) {
+    const int64_t columns = smaller(kNr, tile.columns - j);
+    pack_panels<kNr, T>({tile.b, tile.first_column + j, columns, k0, block.k, panel, 0});
+    for (int64_t i = 0; i < tile.rows; i += kMr) {
+      kRowKernels[smaller(kMr, tile.rows - i)].one(
+          {block.a + i * block.k, panel, 0, block.k, columns, block_of(block.to, i, j)});
+    }
+  }
+}
+
 template <class T>
 void vector_tile(const GemmTile& tile) {
   auto* a_panels = static_cast<float*>(tile.scratch);
@@ -156,24 +229,13 @@ void vector_tile(const GemmTile& tile) {
   do {
     const int64_t kc = smaller(k_block, tile.k - k0);
     pack_panels<kMr, T>({tile.a, tile.first_row, tile.rows, k0, kc, a_panels, kc * kMr});
-    const SumsTo to = sums_to(tile, k0, k_block, collected);
-    for (int64_t j = 0; j < tile.columns; j += kNr) {
-      const int64_t columns = smaller(kNr, tile.columns - j);
-      const float* b = b_panel;
-      if (tile.panels != nullptr) {
-        b = static_cast<const float*>(tile.panels) + j / kNr * tile.panel_stride + k0 * kNr;
-      } else {
-        pack_panels<kNr, T>({tile.b, tile.first_column + j, columns, k0, kc, b_panel, 0});
-      }
-      // While the rows go over this panel, the next one comes near.
-      const bool more = tile.panels != nullptr && j + kNr < tile.columns;
-      const auto* ahead = reinterpret_cast<const char*>(b + tile.panel_stride);
-      const int64_t share = kc * kNr * 4 * kMr / tile.rows;
-      for (int64_t i = 0; i < tile.rows; i += kMr, ahead += share) {
-        const int64_t rows = smaller(kMr, tile.rows - i);
-        if (more) prefetch(ahead, share);
-        kMultiply.of[rows](a_panels + i * kc, b, kc, columns, block_of(to, i, j));
-      }
+    PackedBlock block{a_panels, nullptr, tile.panel_stride, kc,
+                      sums_to(tile, k0, k_block, collected)};
+    if (tile.panels != nullptr) {
+      block.b = static_cast<const float*>(tile.panels) + k0 * kNr;
+      multiply_panels(tile, block);
+    } else {
+      multiply_on_the_way<T>(tile, k0, b_panel, block);
     }
     k0 += k_block;
   } while (k0 < tile.k);
@@ -184,8 +246,34 @@ void vector_pack_b(const GemmPack& pack) {
   pack_panels<kNr, T>(pack);
 }
 
+// The most the machine can do: multiply-adds on registers alone, the yardstick of the benchmarks.
+inline double vector_peak_loop(int64_t steps) {
+  constexpr int kChains = 12;  // above latency times units
+  VF sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = splat(static_cast<float>(i));
+  VF x = splat(0.5f), y = splat(0.25f);
+  for (int64_t step = 0; step < steps; ++step) {
+    asm volatile("" : "+v"(x), "+v"(y));
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * x + y;
+  }
+  VF total = {};
+  for (int i = 0; i < kChains; ++i) total += sums[i];
+  asm volatile("" ::"v"(total));
+  return 2.0 * kChains * kLanes * static_cast<double>(steps);
+}
+
 template <class T>
 inline constexpr GemmKernels kVectorKernels = {
-    kMr, kNr, 1, 4, kTileRows, vector_pack_b<T>, vector_tile<T>, vector_scratch_bytes};
+    .mr = kMr,
+    .nr = kNr,
+    .k_step = 1,
+    .packed_bytes = 4,
+    .max_rows = kTileRows,
+    .pack_b = vector_pack_b<T>,
+    .tile = vector_tile<T>,
+    .scratch_bytes = vector_scratch_bytes,
+    .peak_loop = vector_peak_loop,
+};
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

@@ -14,13 +14,23 @@ struct Part {
   int64_t count;
 };
 
+// Called, not inlined: they run once per row, and inlined they were most of the code.
+template <class T>
+[[gnu::noinline]] VF load_tail(const T* p, int64_t n) {
+  return load_part(p, n);
+}
+template <class T>
+[[gnu::noinline]] void store_tail(T* p, VF v, int64_t n) {
+  store_part(p, v, n);
+}
+
 template <class T>
 WEFT_INLINE VF load(const T* p, Full) {
   return load(p);
 }
 template <class T>
 WEFT_INLINE VF load(const T* p, Part n) {
-  return load_part(p, n.count);
+  return load_tail(p, n.count);
 }
 template <class T>
 WEFT_INLINE void store(T* p, VF v, Full) {
@@ -28,7 +38,7 @@ WEFT_INLINE void store(T* p, VF v, Full) {
 }
 template <class T>
 WEFT_INLINE void store(T* p, VF v, Part n) {
-  store_part(p, v, n.count);
+  store_tail(p, v, n.count);
 }
 // v with the lanes outside of the step replaced by zero.
 WEFT_INLINE VF kept(VF v, Full) { return v; }

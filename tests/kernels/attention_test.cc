@@ -195,6 +195,26 @@ TEST(Attention, SharesALongHeadWhereThereIsLittleElseToDo) {
   check({.documents = {0, 2100}, .heads = 2, .kv_heads = 1, .window = 70});
 }
 
+// q, k and v as columns of one fused projection, and the output as columns of a wider matrix.
+TEST(Attention, TakesStridedRows) {
+  Rig rig;
+  Problem p(rig, {.documents = {0, 70}, .heads = 2, .kv_heads = 1, .key = 8, .value = 24});
+  p.run(rig.exec);
+  const Tensor fused = rig.exec.empty({70, 16 + 8 + 24 + 48 + 3});
+  for (int64_t t = 0; t < 70; ++t) {
+    float* row = fused.data<float>() + t * fused.shape().back();
+    std::copy_n(p.q.data<float>() + t * 16, 16, row);
+    std::copy_n(p.k.data<float>() + t * 8, 8, row + 16);
+    std::copy_n(p.v.data<float>() + t * 24, 24, row + 24);
+  }
+  const View q = fused.view().columns(0, 16), k = fused.view().columns(16, 8);
+  const View v = fused.view().columns(24, 24), out = fused.view().columns(48, 48);
+  const Tensor log_sum_exp = rig.exec.empty({70, 2});
+  kernels::attention_forward(rig.exec, {q, k, v, p.c.documents, 2, 1, 8, 24, p.scale, 0}, out,
+                             log_sum_exp);
+  EXPECT_TRUE(SameBits(out, p.out));
+}
+
 TEST(Attention, GivesTheSameBitsForAnyNumberOfThreads) {
   const Case c{.documents = {0, 2100}, .heads = 2, .kv_heads = 1, .key = 8, .value = 16};
   for (const Isa isa : available_isas()) {

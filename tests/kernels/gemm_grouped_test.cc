@@ -39,9 +39,8 @@ std::vector<Groups> group_cases() {
           {{0, 2, 5, 16, 29, 29 + 101}, 300, 17}, {{0, 0, 0}, 5, 5},   {{0, 3, 4}, 0, 6}};
 }
 
-void check_grouped(Isa isa, const Groups& groups, DType in, DType out, Transpose turn,
+void check_grouped(Rig& rig, const Groups& groups, DType in, DType out, Transpose turn,
                    bool gather) {
-  Rig rig(2, isa);
   const auto count = static_cast<int64_t>(groups.offsets.size()) - 1;
   const int64_t rows = groups.offsets.back(), k = groups.k, n = groups.n;
   const Tensor a = rig.normal("a", {rows, k}, 1.0, in);
@@ -66,20 +65,50 @@ void check_grouped(Isa isa, const Groups& groups, DType in, DType out, Transpose
   }
   const PackedMatrices packed(rig.exec, b, turn);
   kernels::grouped_gemm(rig.exec, a, groups.offsets, packed, c, write, index);
-  EXPECT_TRUE(Near(c, want, tolerance(k, out))) << name_of(isa) << " " << rows << name_of(in);
+  EXPECT_TRUE(Near(c, want, tolerance(k, out)))
+      << name_of(rig.exec.isa) << " " << rows << name_of(in);
 }
 
 TEST(GroupedGemm, MatchesNaiveLoops) {
   for (const Isa isa : available_isas()) {
+    Rig rig(2, isa);
     for (const Groups& groups : group_cases()) {
       for (const DType in : {DType::kF32, DType::kBF16}) {
         for (const Transpose turn : {Transpose::kNo, Transpose::kYes}) {
-          check_grouped(isa, groups, in, DType::kF32, turn, false);
-          check_grouped(isa, groups, in, DType::kF32, turn, true);
-          check_grouped(isa, groups, in, DType::kBF16, turn, true);
+          check_grouped(rig, groups, in, DType::kF32, turn, false);
+          check_grouped(rig, groups, in, DType::kF32, turn, true);
+          check_grouped(rig, groups, in, DType::kBF16, turn, true);
         }
       }
     }
+  }
+}
+
+TEST(GroupedGemm, GivesARowTheSameBitsWhateverTheGroupsAndThreads) {
+  for (const Isa isa : available_isas()) {
+    Rig rig(1, isa);
+    const Tensor a = rig.normal("a", {331, 400}), b = rig.normal("b", {3, 90, 400});
+    const Tensor want = rig.exec.empty({331, 90});
+    const PackedMatrices packed(rig.exec, b, Transpose::kYes);
+    // All rows through the middle matrix; then only rows [100, 207) of them.
+    kernels::grouped_gemm(rig.exec, a, std::vector<int64_t>{0, 0, 331, 331}, packed, want);
+    for (const int threads : {1, 2, 3}) {
+      Rig other(threads, isa);
+      const Tensor c = other.exec.empty({331, 90});
+      kernels::grouped_gemm(other.exec, a, std::vector<int64_t>{0, 100, 207, 331}, packed, c);
+      EXPECT_TRUE(SameBits(c.row_range(100, 107), want.row_range(100, 107)))
+          << threads << " threads, " << name_of(isa);
+    }
+  }
+}
+
+TEST(GroupedGemm, RefusesOffsetsThatDoNotCoverTheRows) {
+  Rig rig(1);
+  const Tensor a = rig.normal("a", {6, 4}), b = rig.normal("b", {2, 4, 3}),
+               c = rig.exec.empty({6, 3});
+  const PackedMatrices packed(rig.exec, b, Transpose::kNo);
+  for (const auto& offsets : {std::vector<int64_t>{0, 6}, {0, 2, 5}, {1, 2, 6}, {0, 7, 6}}) {
+    EXPECT_THROW(kernels::grouped_gemm(rig.exec, a, offsets, packed, c), Error);
   }
 }
 
@@ -90,8 +119,7 @@ struct WeightCase {
   bool gather_a, gather_b;
 };
 
-void check_weights(Isa isa, const WeightCase& w) {
-  Rig rig(2, isa);
+void check_weights(Rig& rig, const WeightCase& w) {
   const auto count = static_cast<int64_t>(w.offsets.size()) - 1;
   const int64_t rows = w.offsets.back(), m = w.m, n = w.n;
   const Tensor a = rig.normal("a", {rows, m}, 1.0, w.in), b = rig.normal("b", {rows, n}, 1.0, w.in);
@@ -116,16 +144,17 @@ void check_weights(Isa isa, const WeightCase& w) {
   if (w.gather_b) options.gather_b = index;
   kernels::grouped_gemm_weights(rig.exec, a, b, w.offsets, c, options);
   EXPECT_TRUE(Near(c, want, tolerance(rows, w.out)))
-      << name_of(isa) << " " << rows << name_of(w.in);
+      << name_of(rig.exec.isa) << " " << rows << name_of(w.in);
 }
 
 TEST(GroupedGemmWeights, MatchesNaiveLoops) {
   for (const Isa isa : available_isas()) {
+    Rig rig(2, isa);
     for (const Groups& groups : group_cases()) {
       for (const DType in : {DType::kF32, DType::kBF16}) {
         for (const DType out : {DType::kF32, DType::kBF16}) {
           for (const int gathers : {0, 1, 2, 3}) {
-            check_weights(isa, {groups.offsets, groups.k / 2 + 1, groups.n, in, out,
+            check_weights(rig, {groups.offsets, groups.k / 2 + 1, groups.n, in, out,
                                 (gathers & 1) != 0, (gathers & 2) != 0});
           }
         }

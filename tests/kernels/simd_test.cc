@@ -28,6 +28,9 @@ class Simd : public testing::TestWithParam<Isa> {
   }
 };
 
+// The bounds are those that simd.h states, in units in the last place.
+constexpr float kTiny = 1.17549435e-38f;  // the smallest normal number
+
 // Every 499th float from low to high (same sign, low nearer to zero): all binades, millions of
 // values.
 std::vector<float> floats_between(float low, float high) {
@@ -50,11 +53,9 @@ double worst_ulp(const std::vector<float>& x, const std::vector<float>& y,
   return worst;
 }
 
-constexpr float kTiny = 1.17549435e-38f;  // the smallest normal number
-
-TEST_P(Simd, ExpIsWithinTwoUnitsInTheLastPlace) {
-  for (const auto& x : {floats_between(kTiny, 88.72283f), floats_between(-kTiny, -87.3f)}) {
-    EXPECT_LE(worst_ulp(x, run(probe.exp, x), std::exp), 2.0);
+TEST_P(Simd, ExpIsWithinItsErrorBound) {
+  for (const auto& x : {floats_between(kTiny, 88.72283f), floats_between(-kTiny, -86.98f)}) {
+    EXPECT_LE(worst_ulp(x, run(probe.exp, x), std::exp), 1.2);
   }
 }
 
@@ -71,12 +72,12 @@ TEST_P(Simd, ExpKnowsItsEnds) {
   EXPECT_TRUE(std::isnan(y[8]));
 }
 
-TEST_P(Simd, LogIsWithinTwoUnitsInTheLastPlace) {
+TEST_P(Simd, LogIsWithinItsErrorBound) {
   const auto x = floats_between(kTiny, std::numeric_limits<float>::max());
-  EXPECT_LE(worst_ulp(x, run(probe.log, x), std::log), 2.0);
+  EXPECT_LE(worst_ulp(x, run(probe.log, x), std::log), 0.95);
   // Around 1, where the logarithm vanishes.
   const auto near_one = floats_between(0.9f, 1.1f);
-  EXPECT_LE(worst_ulp(near_one, run(probe.log, near_one), std::log), 2.0);
+  EXPECT_LE(worst_ulp(near_one, run(probe.log, near_one), std::log), 0.95);
 }
 
 TEST_P(Simd, LogKnowsItsEnds) {
@@ -89,10 +90,10 @@ TEST_P(Simd, LogKnowsItsEnds) {
   EXPECT_TRUE(std::isnan(y[5]));
 }
 
-TEST_P(Simd, SigmoidIsWithinFourUnitsInTheLastPlace) {
-  // exp, a sum, a quotient; below -87 the result is subnormal and flushed.
-  for (const auto& x : {floats_between(kTiny, 100.0f), floats_between(-kTiny, -87.0f)}) {
-    EXPECT_LE(worst_ulp(x, run(probe.sigmoid, x), sigmoid), 4.0);
+TEST_P(Simd, SigmoidIsWithinItsErrorBound) {
+  // Further down results soon are subnormal, which threads flush to zero.
+  for (const auto& x : {floats_between(kTiny, 100.0f), floats_between(-kTiny, -86.98f)}) {
+    EXPECT_LE(worst_ulp(x, run(probe.sigmoid, x), sigmoid), 2.5);
   }
   const auto y = run(probe.sigmoid, {0.0f, kInf, -kInf, kNan});
   EXPECT_EQ(y[0], 0.5f);
@@ -101,9 +102,9 @@ TEST_P(Simd, SigmoidIsWithinFourUnitsInTheLastPlace) {
   EXPECT_TRUE(std::isnan(y[3]));
 }
 
-TEST_P(Simd, TanhIsWithinThreeUnitsInTheLastPlace) {
+TEST_P(Simd, TanhIsWithinItsErrorBound) {
   for (const auto& x : {floats_between(kTiny, 100.0f), floats_between(-kTiny, -100.0f)}) {
-    EXPECT_LE(worst_ulp(x, run(probe.tanh, x), std::tanh), 3.0);
+    EXPECT_LE(worst_ulp(x, run(probe.tanh, x), std::tanh), 1.5);
   }
   const auto y = run(probe.tanh, {0.0f, kInf, -kInf, kNan});
   EXPECT_EQ(y[0], 0.0f);

@@ -1,10 +1,9 @@
 #include "launcher/cli.h"
 
 #include <signal.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <sstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -12,32 +11,19 @@
 #include "core/error.h"
 #include "launcher/abort.h"
 #include "launcher/unbuilt.h"
+#include "tests/support/program.h"
 
 namespace weft {
 namespace {
 
-struct Outcome {
-  int code;
-  std::string out, err;
-};
+using test::Outcome;
 
-// Runs the built program as a user would.
+// Runs the built program with arguments separated by spaces.
 Outcome weft_program(const std::string& arguments) {
-  const std::string err_file = testing::TempDir() + "weft_cli_err";
-  std::FILE* pipe = popen((WEFT_PROGRAM " " + arguments + " 2>" + err_file).c_str(), "r");
-  const auto drain = [](std::FILE* f) {
-    std::string text;
-    for (int c = std::fgetc(f); c != EOF; c = std::fgetc(f)) text += static_cast<char>(c);
-    return text;
-  };
-  Outcome o;
-  o.out = drain(pipe);
-  o.code = WEXITSTATUS(pclose(pipe));
-  std::FILE* err = std::fopen(err_file.c_str(), "r");
-  o.err = drain(err);
-  std::fclose(err);
-  std::remove(err_file.c_str());
-  return o;
+  std::vector<std::string> list;
+  std::istringstream words(arguments);
+  for (std::string word; words >> word;) list.push_back(word);
+  return test::run_weft(list);
 }
 
 TEST(Program, AnswersHelpAndVersion) {

@@ -12,7 +12,7 @@ fi
 for isa in avx2 avx512 amx; do
   for object in "$objects/weft_cpu_$isa.dir"/cpu/*.o; do
     nm -C --defined-only "$object" | awk -v file="${object##*/}" -v isa="$isa" '
-      $2 ~ /^[WVu]$/ && index($0, "::" isa "::") == 0 {
+      $2 ~ /^[WVu]$/ && index($0, "::" isa "::") == 0 && $0 !~ / DW\.ref\./ {
         sub(/^[0-9a-f]* . /, ""); print "kernels/cpu/" file " (" isa "): " $0
       }'
   done

@@ -1,0 +1,59 @@
+#include "tests/support/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+extern char** environ;
+
+namespace weft::test {
+
+Program::Program(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv = {const_cast<char*>(WEFT_PROGRAM)};
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  const std::string out = folder_ / "out", err = folder_ / "err";
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, err.c_str(), O_WRONLY | O_CREAT, 0600);
+  const int failed = posix_spawn(&pid_, WEFT_PROGRAM, &files, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  if (failed != 0) throw std::runtime_error("cannot start " WEFT_PROGRAM);
+}
+
+Program::~Program() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Program::signal(int number) const { kill(pid_, number); }
+
+bool Program::wait_for(const std::string& text) {
+  for (;;) {
+    if (out_so_far().find(text) != std::string::npos) return true;
+    siginfo_t info{};
+    waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_pid != 0) return out_so_far().find(text) != std::string::npos;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+Outcome Program::wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), out_so_far(),
+          get_file(folder_ / "err")};
+}
+
+Outcome run_weft(const std::vector<std::string>& arguments) { return Program(arguments).wait(); }
+
+}  // namespace weft::test

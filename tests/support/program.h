@@ -1,0 +1,36 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+
+struct Outcome {
+  int code = 0;  // exit code; 128 + signal when a signal ended it
+  std::string out, err;
+};
+
+// The built program, run as a user would: its own process, output to files.
+class Program {
+ public:
+  explicit Program(const std::vector<std::string>& arguments);
+  ~Program();  // ends it if it still runs
+
+  void signal(int number) const;
+  std::string out_so_far() const { return get_file(folder_ / "out"); }
+  // Until `text` has been printed or the program has ended; false in the latter case.
+  bool wait_for(const std::string& text);
+  Outcome wait();
+
+ private:
+  ScratchFolder folder_;
+  pid_t pid_ = -1;
+};
+
+Outcome run_weft(const std::vector<std::string>& arguments);
+
+}  // namespace weft::test
