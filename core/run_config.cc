@@ -19,6 +19,8 @@ void fields(FieldVisitor& f, LayerConfig& c) {
 void fields(FieldVisitor& f, DenseConfig& c) {
   f("ffn", c.ffn, "width of \"dense\" feed-forwards; 0: 8/3 of hidden, rounded up to 64",
     at_least(0));
+  f.choice("activation", c.activation, {"swiglu", "gelu", "relu2"},
+           "between the two matrices; only swiglu has a gate");
 }
 
 void fields(FieldVisitor& f, MoeConfig& c) {
@@ -44,6 +46,8 @@ void fields(FieldVisitor& f, MoeConfig& c) {
   f("topk_group", c.topk_group, "groups a token may choose from", between(1, 65536));
   f.choice("compute", c.compute, {"grouped", "block_sparse", "loop"},
            "one ragged GEMM, block-sparse products, or a loop over experts");
+  f.choice("activation", c.activation, {"swiglu", "gelu", "relu2"},
+           "of experts, shared ones too; only swiglu has a gate");
 }
 
 void fields(FieldVisitor& f, ModelConfig& c) {

@@ -21,6 +21,7 @@ struct LayerConfig {
 
 struct DenseConfig {
   int64_t ffn = 0;  // 0: dense_width()
+  std::string activation = "swiglu";
 };
 
 struct MoeConfig {
@@ -39,6 +40,7 @@ struct MoeConfig {
   int64_t n_group = 1;
   int64_t topk_group = 1;
   std::string compute = "grouped";
+  std::string activation = "swiglu";  // of experts and shared experts
 };
 
 struct ModelConfig {

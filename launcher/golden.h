@@ -9,6 +9,7 @@
 #include "core/parameter.h"
 #include "core/safetensors.h"
 #include "launcher/runtime.h"
+#include "layers/build.h"
 #include "layers/sequence.h"
 
 namespace weft {
@@ -22,6 +23,7 @@ class GoldenCase {
   std::string kind, mixer;
   nlohmann::json config;
   DType precision;
+  ExpertMode expert_mode = ExpertMode::kGrouped;  // of cases with experts; not the file's business
 
   bool has(const std::string& key) const { return file_.find(key) != nullptr; }
   const Shape& shape(const std::string& key) const { return file_.at(key).shape; }

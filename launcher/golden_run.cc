@@ -41,7 +41,7 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
 
 Build build_of(ParameterStore& store, const GoldenCase& golden, int64_t hidden) {
   return {.store = store, .scope = "", .hidden = hidden, .layer = 0, .layers = 1,
-          .compute = golden.precision};
+          .compute = golden.precision, .expert_mode = golden.expert_mode};
 }
 
 void prepare(Runtime& runtime, const GoldenCase& golden, ParameterStore& store) {

@@ -26,7 +26,6 @@ void refuse_unbuilt(const Config& config) {
       {"model.moe.capacity", m.moe.capacity > 0, "0 (dropless)"},
       {"model.moe.drop_policy", m.moe.drop_policy != d.model.moe.drop_policy, "\"position\""},
       {"model.moe.n_group", m.moe.n_group > 1, "1"},
-      {"model.moe.compute", m.moe.compute != "grouped", "\"grouped\""},
       {"run.device", r.device == "cuda", "\"auto\" or \"cpu\""},
   };
   for (const Rule& rule : rules) {

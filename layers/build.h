@@ -5,8 +5,12 @@
 #include <string>
 
 #include "core/parameter.h"
+#include "kernels/ffn_activation.h"
 
 namespace weft {
+
+// How the products of experts are computed; the numbers are the same (layers/moe/expert_compute.h).
+enum class ExpertMode : uint8_t { kGrouped, kLoop, kBlockSparse };
 
 // What a layer needs to declare its weights.
 struct Build {
@@ -17,6 +21,8 @@ struct Build {
   int64_t layers = 1;      // depth of the whole model, over all pipeline stages
   DType compute = DType::kF32;
   float norm_epsilon = 1e-5f;
+  kernels::FfnActivation activation = kernels::FfnActivation::kSwiglu;  // of feed-forward layers
+  ExpertMode expert_mode = ExpertMode::kGrouped;
 
   Build in(const std::string& name) const {
     Build inner = *this;

@@ -1,18 +1,28 @@
 #include "layers/mlp.h"
 
-#include "kernels/activation.h"
+#include "kernels/ffn_activation.h"
 #include "layers/convert.h"
 
 namespace weft {
+namespace {
+
+ParameterSpec in_spec(const Build& build, int64_t width) {
+  const bool gate = kernels::gated(build.activation);
+  Split split{.dim = 0, .axis = Axis::kTensor};
+  if (gate) split.blocks = {width, width};
+  return {.name = build.scope + (gate ? "w_gate_up" : "w_up"),
+          .global = {kernels::pre_width(build.activation, width), build.hidden},
+          .splits = {split}};
+}
+
+}  // namespace
 
 using kernels::Transpose;
 using kernels::Write;
 
 Mlp::Mlp(const Build& build, int64_t width)
-    : gate_up_(build.store.declare(
-          {.name = build.scope + "w_gate_up",
-           .global = {2 * width, build.hidden},
-           .splits = {{.dim = 0, .axis = Axis::kTensor, .blocks = {width, width}}}})),
+    : activation_(build.activation),
+      in_(build.store.declare(in_spec(build, width))),
       down_(build.store.declare({.name = build.scope + "w_down",
                                  .global = {build.hidden, width},
                                  .splits = {{.dim = 1, .axis = Axis::kTensor}},
@@ -21,11 +31,11 @@ Mlp::Mlp(const Build& build, int64_t width)
       compute_(build.compute) {}
 
 void Mlp::refresh(Exec& exec) const {
-  const uint64_t version = gate_up_.version + down_.version;
+  const uint64_t version = in_.version + down_.version;
   if (packed_version_ == version) return;
   packed_version_ = version;
-  gate_up_forward_ = {exec, gate_up_.value, Transpose::kYes};
-  gate_up_backward_ = {exec, gate_up_.value, Transpose::kNo};
+  in_forward_ = {exec, in_.value, Transpose::kYes};
+  in_backward_ = {exec, in_.value, Transpose::kNo};
   down_forward_ = {exec, down_.value, Transpose::kYes};
   down_backward_ = {exec, down_.value, Transpose::kNo};
 }
@@ -33,34 +43,37 @@ void Mlp::refresh(Exec& exec) const {
 Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext&, SavedStack& saved) const {
   refresh(exec);
   const int64_t tokens = x.shape().rows();
-  const Tensor gate_up = exec.empty({tokens, 2 * width_}, compute_);
-  kernels::gemm(exec, x, gate_up_forward_, gate_up);
+  const Tensor pre = exec.empty({tokens, in_.shape[0]}, compute_);
+  kernels::gemm(exec, x, in_forward_, pre);
   const Tensor h = exec.empty({tokens, width_}, compute_);
-  kernels::swiglu_forward(exec, gate_up, {}, h);
+  kernels::ffn_activation_forward(exec, activation_, pre, {}, h);
   const Tensor y = exec.empty({tokens, down_.shape[0]});
   kernels::gemm(exec, h, down_forward_, y);
-  saved.push(Saved{x, gate_up});
+  saved.push(Saved{x, pre});
   return y;
 }
 
 Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext&, SavedStack& saved) const {
-  const auto [x, gate_up] = saved.pop<Saved>();
+  const auto [x, pre] = saved.pop<Saved>();
   const int64_t tokens = x.shape().rows();
   const Tensor dyc = in_type(exec, dy, compute_);
   const Tensor dh = exec.empty({tokens, width_}, compute_);
   kernels::gemm(exec, dyc, down_backward_, dh);
   const Tensor h = exec.empty({tokens, width_}, compute_);
-  kernels::swiglu_backward(exec, gate_up, {}, dh, gate_up, {}, h);  // gate_up becomes its gradient
+  // pre becomes its own gradient.
+  kernels::ffn_activation_backward(
+      exec, activation_,
+      {.pre = pre, .scale = {}, .dh = dh, .d_pre = pre, .d_scale = {}, .h = h});
   kernels::gemm(exec, dyc, h, down_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
-  kernels::gemm(exec, gate_up, x, gate_up_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
+  kernels::gemm(exec, pre, x, in_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
   const Tensor dx = exec.empty(x.shape());
-  kernels::gemm(exec, gate_up, gate_up_backward_, dx);
+  kernels::gemm(exec, pre, in_backward_, dx);
   return dx;
 }
 
 double Mlp::flops_per_token() const {
-  return 6.0 * static_cast<double>(gate_up_.spec.global[1]) *
-         static_cast<double>(down_.spec.global[1]);
+  return 2.0 * static_cast<double>(in_.spec.global[1]) *
+         static_cast<double>(in_.spec.global[0] + down_.spec.global[1]);
 }
 
 }  // namespace weft

@@ -5,9 +5,9 @@
 
 namespace weft {
 
-// SwiGLU:  y = w_down (silu(gate) * up),  (gate | up) = w_gate_up x
+// y = w_down a(w_in x), with the build's activation a (kernels/ffn_activation.h).
 //
-// Only the pre-activation is kept; silu(gate) * up is computed again in backward.
+// Only the pre-activation is kept; a(..) is computed again in backward.
 class Mlp final : public FeedForward {
  public:
   Mlp(const Build& build, int64_t width);
@@ -19,15 +19,16 @@ class Mlp final : public FeedForward {
 
  private:
   struct Saved {
-    Tensor x, gate_up;
+    Tensor x, pre;
   };
   void refresh(Exec& exec) const;
 
-  Parameter& gate_up_;  // [2 width, hidden]: gate rows, then up rows
-  Parameter& down_;     // [hidden, width]
-  int64_t width_;       // on this tensor rank
+  kernels::FfnActivation activation_;
+  Parameter& in_;    // w_gate_up [2 width, hidden]: gate rows, then up rows; or w_up [width, hidden]
+  Parameter& down_;  // [hidden, width]
+  int64_t width_;    // on this tensor rank
   DType compute_;
-  mutable kernels::PackedMatrices gate_up_forward_, gate_up_backward_, down_forward_, down_backward_;
+  mutable kernels::PackedMatrices in_forward_, in_backward_, down_forward_, down_backward_;
   mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
 };
 

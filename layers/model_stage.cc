@@ -20,11 +20,29 @@ MoeOptions moe_options(const MoeConfig& c) {
           .shared_width = c.shared * c.ffn};
 }
 
+kernels::FfnActivation activation_of(const std::string& name) {
+  if (name == "gelu") return kernels::FfnActivation::kGelu;
+  if (name == "relu2") return kernels::FfnActivation::kRelu2;
+  return kernels::FfnActivation::kSwiglu;
+}
+
+ExpertMode mode_of(const std::string& compute) {
+  if (compute == "loop") return ExpertMode::kLoop;
+  if (compute == "block_sparse") return ExpertMode::kBlockSparse;
+  return ExpertMode::kGrouped;
+}
+
 std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& model, const LayerConfig& layer,
-                                               const Build& build) {
-  if (layer.ffn == "moe") return std::make_unique<Moe>(build.in("moe"), moe_options(model.moe));
-  if (layer.ffn == "dense") return std::make_unique<Mlp>(build.in("mlp"), dense_width(model));
-  return nullptr;
+                                               const Build& outer) {
+  if (layer.ffn == "none") return nullptr;
+  Build build = outer.in(layer.ffn == "moe" ? "moe" : "mlp");
+  if (layer.ffn == "dense") {
+    build.activation = activation_of(model.dense.activation);
+    return std::make_unique<Mlp>(build, dense_width(model));
+  }
+  build.activation = activation_of(model.moe.activation);
+  build.expert_mode = mode_of(model.moe.compute);
+  return std::make_unique<Moe>(build, moe_options(model.moe));
 }
 
 Block make_block(const ModelConfig& model, const Build& build, Recompute recompute) {

@@ -1,86 +1,116 @@
 #include "layers/moe/experts.h"
 
-#include "kernels/activation.h"
 #include "layers/convert.h"
 
 namespace weft {
 namespace {
 
-using kernels::Transpose;
+using Pass = ExpertCompute::Pass;
 
-std::span<const int32_t> token_of_row(const Routing& routing) {
-  return {routing.order.token.data<int32_t>(),
-          static_cast<size_t>(routing.order.token.elements())};
+ParameterSpec in_spec(const Build& build, int64_t experts, int64_t width) {
+  const bool gate = kernels::gated(build.activation);
+  Split within{.dim = 1, .axis = Axis::kExpertTensor};
+  if (gate) within.blocks = {width, width};
+  return {.name = build.scope + (gate ? "experts.w_gate_up" : "experts.w_up"),
+          .global = {experts, kernels::pre_width(build.activation, width), build.hidden},
+          .splits = {{.dim = 0, .axis = Axis::kExpert}, within},
+          .expert = true};
+}
+
+ParameterSpec down_spec(const Build& build, int64_t experts, int64_t width) {
+  return {.name = build.scope + "experts.w_down",
+          .global = {experts, build.hidden, width},
+          .splits = {{.dim = 0, .axis = Axis::kExpert}, {.dim = 2, .axis = Axis::kExpertTensor}},
+          .init = output_init(build),
+          .expert = true};
 }
 
 }  // namespace
 
-Experts::Experts(const Build& build, int64_t experts, int64_t width)
-    : gate_up_(build.store.declare(
-          {.name = build.scope + "experts.w_gate_up",
-           .global = {experts, 2 * width, build.hidden},
-           .splits = {{.dim = 0, .axis = Axis::kExpert},
-                      {.dim = 1, .axis = Axis::kExpertTensor, .blocks = {width, width}}},
-           .expert = true})),
-      down_(build.store.declare({.name = build.scope + "experts.w_down",
-                                 .global = {experts, build.hidden, width},
-                                 .splits = {{.dim = 0, .axis = Axis::kExpert},
-                                            {.dim = 2, .axis = Axis::kExpertTensor}},
-                                 .init = output_init(build),
-                                 .expert = true})),
-      compute_(build.compute) {}
+std::unique_ptr<ExpertCompute> make_expert_compute(ExpertMode mode, const ExpertWeights& weights) {
+  switch (mode) {
+    case ExpertMode::kLoop:
+      return make_loop_experts(weights);
+    case ExpertMode::kBlockSparse:
+      return make_block_sparse_experts(weights);
+    default:
+      return make_grouped_experts(weights);
+  }
+}
 
-void Experts::refresh(Exec& exec) const {
-  const uint64_t version = gate_up_.version + down_.version;
-  if (packed_version_ == version) return;
-  packed_version_ = version;
-  gate_up_forward_ = {exec, gate_up_.value, Transpose::kYes};
-  gate_up_backward_ = {exec, gate_up_.value, Transpose::kNo};
-  down_forward_ = {exec, down_.value, Transpose::kYes};
-  down_backward_ = {exec, down_.value, Transpose::kNo};
+Experts::Experts(const Build& build, int64_t experts, int64_t width)
+    : activation_(build.activation),
+      in_(build.store.declare(in_spec(build, experts, width))),
+      down_(build.store.declare(down_spec(build, experts, width))),
+      compute_type_(build.compute),
+      compute_(make_expert_compute(build.expert_mode, {in_, down_})) {}
+
+Experts::Experts(const ExpertWeights& weights, kernels::FfnActivation activation,
+                 DType compute_type, std::unique_ptr<ExpertCompute> compute)
+    : activation_(activation),
+      in_(weights.in),
+      down_(weights.down),
+      compute_type_(compute_type),
+      compute_(std::move(compute)) {}
+
+Tensor Experts::scale_of(Exec& exec, const ExpertRows& rows, const Routing& routing) const {
+  const Tensor per_pair = exec.empty({rows.pairs});
+  kernels::permute_pairs(exec, routing.order, routing.weight, per_pair);
+  return compute_->spread(exec, rows, per_pair);
 }
 
 Tensor Experts::forward(Exec& exec, const Tensor& x, const Routing& routing,
                         SavedStack& saved) const {
-  refresh(exec);
-  const auto& offsets = routing.order.offsets;
-  const int64_t pairs = offsets.back(), width = down_.shape[2], hidden = down_.shape[1];
-  const Tensor sorted_weight = exec.empty({pairs});
-  kernels::permute_pairs(exec, routing.order, routing.weight, sorted_weight);
-  const Tensor gate_up = exec.empty({pairs, 2 * width}, compute_);
-  kernels::grouped_gemm(exec, x, offsets, gate_up_forward_, gate_up, kernels::Write::kReplace,
-                        token_of_row(routing));
-  const Tensor h = exec.empty({pairs, width}, compute_);
-  kernels::swiglu_forward(exec, gate_up, sorted_weight, h);
-  const Tensor down = exec.empty({pairs, hidden}, compute_);
-  kernels::grouped_gemm(exec, h, offsets, down_forward_, down);
+  const ExpertRows rows = compute_->rows(routing.order);
+  const int64_t hidden = down_.shape[1], width = down_.shape[2];
+  const Tensor pre = exec.empty({rows.hidden, in_.shape[1]}, compute_type_);
+  compute_->enter(exec, rows, Pass::kForward, compute_->arrange(exec, rows, x), pre);
+  const Tensor out = exec.empty({rows.pairs, hidden}, compute_type_);
+  {
+    const Tensor h = exec.empty({rows.hidden, width}, compute_type_);
+    kernels::ffn_activation_forward(exec, activation_, pre, scale_of(exec, rows, routing), h);
+    compute_->leave(exec, rows, Pass::kForward, h, out);
+  }
   const Tensor y = exec.empty({x.shape().rows(), hidden});
-  kernels::combine_rows(exec, routing.order, down, y);
-  saved.push(Saved{x, gate_up, sorted_weight});
+  kernels::combine_rows(exec, routing.order, out, y);
+  saved.push(Saved{x, pre});
   return y;
 }
 
 Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const Routing& routing,
                                      SavedStack& saved) const {
-  const auto [x, gate_up, sorted_weight] = saved.pop<Saved>();
-  const auto& offsets = routing.order.offsets;
-  const auto rows = token_of_row(routing);
-  const int64_t pairs = offsets.back(), width = down_.shape[2];
-  const Tensor dyc = in_type(exec, dy, compute_);
-  const Tensor dh = exec.empty({pairs, width}, compute_);
-  kernels::grouped_gemm(exec, dyc, offsets, down_backward_, dh, kernels::Write::kReplace, rows);
-  const Tensor h = exec.empty({pairs, width}, compute_);
-  const Tensor d_sorted = exec.empty({pairs});
-  // gate_up becomes its own gradient.
-  kernels::swiglu_backward(exec, gate_up, sorted_weight, dh, gate_up, d_sorted, h);
-  kernels::grouped_gemm_weights(exec, dyc, h, offsets, down_.grad, {.gather_a = rows});
-  kernels::grouped_gemm_weights(exec, gate_up, x, offsets, gate_up_.grad, {.gather_b = rows});
-  const Tensor d_rows = exec.empty({pairs, x.shape().back()}, compute_);
-  kernels::grouped_gemm(exec, gate_up, offsets, gate_up_backward_, d_rows);
+  const auto [x, pre] = saved.pop<Saved>();
+  const ExpertRows rows = compute_->rows(routing.order);
+  const int64_t width = down_.shape[2];
   Gradients gradients{exec.empty(x.shape()), exec.empty(routing.weight.shape())};
+  {
+    const Tensor d_out = compute_->arrange(exec, rows, in_type(exec, dy, compute_type_));
+    const Tensor h = exec.empty({rows.hidden, width}, compute_type_);
+    const Tensor dh = exec.empty({rows.hidden, width}, compute_type_);
+    compute_->enter(exec, rows, Pass::kBackward, d_out, dh);
+    const Tensor d_scale = exec.empty({rows.hidden});
+    // pre becomes its own gradient.
+    kernels::ffn_activation_backward(exec, activation_,
+                                     {.pre = pre,
+                                      .scale = scale_of(exec, rows, routing),
+                                      .dh = dh,
+                                      .d_pre = pre,
+                                      .d_scale = d_scale,
+                                      .h = h});
+    compute_->add_down_gradient(exec, rows, d_out, h);
+    kernels::unpermute_pairs(exec, routing.order, compute_->collect(exec, rows, d_scale),
+                             gradients.d_weight);
+  }
+  compute_->add_in_gradient(exec, rows, pre, compute_->arrange(exec, rows, x));
+  const Tensor d_rows = exec.empty({rows.pairs, x.shape().back()}, compute_type_);
+  compute_->leave(exec, rows, Pass::kBackward, pre, d_rows);
   kernels::combine_rows(exec, routing.order, d_rows, gradients.dx);
-  kernels::unpermute_pairs(exec, routing.order, d_sorted, gradients.d_weight);
   return gradients;
+}
+
+double Experts::flops_per_pair() const {
+  return 2.0 * static_cast<double>(down_.spec.global[1]) *
+         static_cast<double>(in_.spec.global[1] + down_.spec.global[2]);
 }
 
 }  // namespace weft

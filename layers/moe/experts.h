@@ -1,22 +1,28 @@
 #pragma once
 
-#include "kernels/gemm.h"
-#include "layers/build.h"
 #include "layers/feed_forward.h"
+#include "layers/moe/expert_compute.h"
 
 namespace weft {
 
-// The experts' SwiGLU layers as grouped products over the rows that chose them.
-//   f_e(x) = w_down_e (silu(gate) * up),  (gate | up) = w_gate_up_e x,     y_n = sum_k w_nk f_{e(n,k)}(x_n)
+// The experts' feed-forward layers over the rows that chose them.
+//   f_e(x) = w_down_e a(w_in_e x),     y_n = sum_k w_nk f_{e(n,k)}(x_n),     a:
+//   kernels/ffn_activation.h
 //
-// The router's weight is folded into the hidden row before the down projection: then its output is summed
-// as it is and not kept, and the weight's gradient is a dot product of the hidden row and its gradient.
-// Kept from forward: x (shared) and the pre-activations [pairs, 2 ffn]. Rows are gathered while they are
-// packed for the product, so a gathered copy of x never exists.
+// The router's weight is folded into the hidden row before the down projection: then its output is
+// summed as it is and not kept, and the weight's gradient is a dot product of the hidden row and
+// its gradient. Gathered rows of x live no longer than a product (grouped: not at all).
+//
+// Kept from forward to backward, per token, with s bytes of the compute type, K active experts of
+// width F, g = 2 with a gate and 1 without:
+//   x        s * hidden       shared with the router and the norm before
+//   pre      s * K * g * F    the pre-activations; their gradient takes their place in backward
+// block_sparse also keeps the padding: s * g * F * (kExpertBlock - 1) per expert at most. Halving F
+// and doubling K changes nothing here; the router keeps 4 (E + 4 K + 1) bytes per token beside it.
 class Experts {
  public:
   struct Saved {
-    Tensor x, gate_up, sorted_weight;
+    Tensor x, pre;
   };
   struct Gradients {
     Tensor dx;        // [tokens, hidden] f32
@@ -24,18 +30,24 @@ class Experts {
   };
 
   Experts(const Build& build, int64_t experts, int64_t width);
+  // Over weights that are declared already, in a way of the caller's choice: for comparisons.
+  Experts(const ExpertWeights& weights, kernels::FfnActivation activation, DType compute_type,
+          std::unique_ptr<ExpertCompute> compute);
 
   Tensor forward(Exec& exec, const Tensor& x, const Routing& routing, SavedStack& saved) const;
   Gradients backward(Exec& exec, const Tensor& dy, const Routing& routing, SavedStack& saved) const;
 
- private:
-  void refresh(Exec& exec) const;
+  double flops_per_pair() const;  // forward
+  ExpertWeights weights() const { return {in_, down_}; }
 
-  Parameter& gate_up_;  // [experts, 2 ffn, hidden]: gate rows, then up rows
-  Parameter& down_;     // [experts, hidden, ffn]
-  DType compute_;
-  mutable kernels::PackedMatrices gate_up_forward_, gate_up_backward_, down_forward_, down_backward_;
-  mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
+ private:
+  Tensor scale_of(Exec& exec, const ExpertRows& rows, const Routing& routing) const;
+
+  kernels::FfnActivation activation_;
+  Parameter& in_;    // w_gate_up [experts, 2 ffn, hidden], gate rows first, or w_up [experts, ffn, hidden]
+  Parameter& down_;  // [experts, hidden, ffn]
+  DType compute_type_;
+  std::unique_ptr<ExpertCompute> compute_;
 };
 
 }  // namespace weft
