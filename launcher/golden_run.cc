@@ -2,6 +2,7 @@
 
 #include "kernels/attention.h"
 #include "launcher/golden.h"
+#include "launcher/golden_cores.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
@@ -36,6 +37,10 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   };
   flag("q_norm.weight", "qk_norm");
   flag("q_proj.bias", "bias");
+  if (golden.has("w." + scope + "gk_proj.0.weight")) {
+    table.set("gate_rank", golden.shape("w." + scope + "gk_proj.0.weight")[0]);
+  }
+  if (golden.has("w." + scope + "lower_bound")) table.set("lower_bound", 0.5);
   return table;
 }
 
@@ -226,6 +231,7 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
   const bool scalar = golden.mixer == "linear" || golden.mixer == "linear_norm" ||
                       golden.mixer == "scalar_decay";
   if (golden.kind == "core" && scalar) run_scalar_core(exec, golden, compare);
+  else if (run_golden_core(exec, golden, compare)) return compare;
   else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
   else if (golden.kind == "layer") run_layer(runtime, golden, compare);
   else if (golden.kind == "moe") run_moe(runtime, golden, compare);

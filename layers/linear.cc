@@ -30,6 +30,7 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
     weights_.push_back(&build.store.declare({.name = build.scope + part.name + ".weight",
                                              .global = {part.rows, in},
                                              .splits = splits_of(options.cut, part.unit),
+                                             .partial_over = options.partial_over,
                                              .init = options.init}));
     out_ += weights_.back()->shape[0];
   }
@@ -39,6 +40,7 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
     biases_.push_back(&build.store.declare({.name = build.scope + part.name + ".bias",
                                             .global = {part.rows},
                                             .splits = splits_of(cut, part.unit),
+                                            .partial_over = options.partial_over,
                                             .init = Init::zeros(),
                                             .weight_decay = false,
                                             .f32 = true}));

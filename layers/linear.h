@@ -28,6 +28,8 @@ class Linear {
     Init init = Init::normal(kInitDeviation);
     Cut cut = Cut::kNone;
     Bias bias = Bias::kNo;
+    // For an uncut weight whose output is read by cut ones: dy is then a partial sum over that axis.
+    std::vector<Axis> partial_over = {};
   };
 
   Linear(const Build& build, std::vector<Part> parts, int64_t in, const Options& options);

@@ -23,8 +23,9 @@ class PackedExperts {
  private:
   void refresh(Exec& exec) const {
     using kernels::Transpose;
-    if (version_ == weights_.in.version) return;
-    version_ = weights_.in.version;
+    const uint64_t version = weights_.in.version + weights_.down.version;
+    if (version_ == version) return;
+    version_ = version;
     in_forward_ = {exec, weights_.in.value, Transpose::kYes};
     in_backward_ = {exec, weights_.in.value, Transpose::kNo};
     down_forward_ = {exec, weights_.down.value, Transpose::kYes};
@@ -33,7 +34,7 @@ class PackedExperts {
 
   ExpertWeights weights_;
   mutable kernels::PackedMatrices in_forward_, in_backward_, down_forward_, down_backward_;
-  mutable uint64_t version_ = 0;
+  mutable uint64_t version_ = ~uint64_t{0};  // sum of both; none yet
 };
 
 }  // namespace weft

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "launcher/golden.h"
+
+namespace weft {
+
+// Runs a case of kind "core" whose recurrence decays by channel; false when the case is another.
+bool run_golden_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
+
+}  // namespace weft

@@ -1,0 +1,156 @@
+// HGRN2: a forget gate per key channel, and its complement as the key.
+//   a_t = l + (1 - l) sigmoid(f_proj(x_t)),   M_t = diag(a_t) M_{t-1} + (1 - a_t)^T v_t
+//   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t,    y = o_proj( RMSNorm(o) ), the norm over all heads at once
+// The lower bounds l grow with depth in the published model, where one tensor for all layers, learned,
+// gives each layer its own by a cumulative softmax. Here every layer has its own: none (l = 0, as in the
+// first layer of the published model), or a learned vector that starts at `lower_bound`. The tensor that
+// all layers share comes with the pipeline stages, since it must live on all of them.
+#include <cmath>
+
+#include "kernels/activation.h"
+#include "kernels/decay_gate.h"
+#include "kernels/norm.h"
+#include "layers/convert.h"
+#include "layers/linear.h"
+#include "layers/mixers/mixer.h"
+#include "layers/recurrence/diagonal.h"
+
+namespace weft {
+namespace {
+
+struct Hgrn2Options {
+  HeadOptions heads;
+  double lower_bound = 0.0;
+};
+
+void fields(FieldVisitor& f, Hgrn2Options& c) {
+  fields(f, c.heads);
+  f("lower_bound", c.lower_bound,
+    "where the learned lower bounds of the forget gates start, below 1; 0: none, not learned",
+    at_least(0));
+}
+
+class Hgrn2 final : public Mixer {
+ public:
+  Hgrn2(const MixerBuild& build, const Hgrn2Options& o)
+      : h_(o.heads),
+        compute_(build.compute),
+        hidden_(build.hidden),
+        epsilon_(build.norm_epsilon),
+        project_(build,
+                 {{"q_proj", h_.heads * h_.dk, h_.dk},
+                  {"f_proj", h_.kv_heads * h_.dk, h_.dk},
+                  {"i_proj", h_.kv_heads * h_.dv, h_.dv}},
+                 build.hidden, {.cut = Linear::Cut::kRows}),
+        recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
+        norm_(declare_vector(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1.0)),
+        out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
+    if (o.lower_bound > 0) {
+      lower_ = &declare_vector(build, "lower_bound", h_.kv_heads * h_.dk, h_.dk, o.lower_bound);
+    }
+  }
+
+  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+                 SavedStack& saved) const override {
+    const int64_t tokens = sequence.tokens();
+    Saved f;
+    f.projected = project_.forward(exec, x, compute_, saved);
+    f.q = exec.empty({tokens, h_.heads * h_.dk}, compute_);
+    f.k = exec.empty({tokens, h_.kv_heads * h_.dk}, compute_);
+    f.log_decay = exec.empty(f.k.shape());
+    kernels::activation_forward(exec, kernels::Activation::kSilu, part(f.projected, kQ), f.q);
+    kernels::tied_gates_forward(exec, part(f.projected, kForget), lower(), f.log_decay, f.k);
+    f.out = recurrence_.forward(exec, inputs(f), sequence, state, saved);
+    f.inv_rms = exec.empty({tokens});
+    const Tensor y = exec.empty(f.out.shape(), compute_);
+    kernels::rms_norm_forward(exec, f.out, norm_.value, epsilon_, y, f.inv_rms);
+    saved.push(std::move(f));
+    return out_.forward(exec, y, DType::kF32, saved);
+  }
+
+  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState* d_state,
+                  SavedStack& saved) const override {
+    const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
+    const Saved f = saved.pop<Saved>();
+    const Tensor d = exec.empty(f.projected.shape(), compute_);
+    const Tensor d_out = exec.empty(f.out.shape(), compute_);
+    kernels::rms_norm_backward(exec, d_y, f.out, norm_.value, f.inv_rms, {}, d_out, norm_.grad);
+    const Tensor d_decay = exec.empty(f.log_decay.shape()), dk = exec.empty(f.k.shape());
+    const View dq = part(d, kQ);
+    recurrence_.backward(exec, inputs(f), sequence, d_out, d_state,
+                         {dq, dk, part(d, kInput), d_decay}, saved);
+    kernels::activation_backward(exec, kernels::Activation::kSilu, part(f.projected, kQ), dq, dq);
+    kernels::tied_gates_backward(exec, {.f = part(f.projected, kForget),
+                                        .lower = lower(),
+                                        .dg = d_decay,
+                                        .dk = dk,
+                                        .df = part(d, kForget),
+                                        .d_lower = lower_ == nullptr ? View{} : lower_->grad.view()});
+    return project_.backward(exec, d, DType::kF32, saved);
+  }
+
+  double flops_per_token(int64_t) const override {
+    return 2.0 * static_cast<double>(hidden_) *
+               static_cast<double>(project_.out() + h_.heads * h_.dv) +
+           recurrence_.flops_per_token();
+  }
+
+ private:
+  struct Saved {
+    Tensor projected;  // [tokens, q | f | i]
+    Tensor q;          // silu
+    Tensor k;          // 1 - a
+    Tensor log_decay;  // log a, f32
+    Tensor out;        // [tokens, heads * dv]
+    Tensor inv_rms;    // [tokens]
+  };
+  enum Part { kQ, kForget, kInput };
+
+  // One number per channel of every head: cut with the heads.
+  static Parameter& declare_vector(const MixerBuild& build, const char* name, int64_t width,
+                                   int64_t unit, double start) {
+    return build.store.declare({.name = build.scope + name,
+                                .global = {width},
+                                .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
+                                .init = Init::constant(start),
+                                .weight_decay = false,
+                                .f32 = true});
+  }
+
+  View part(const Tensor& projected, Part which) const {
+    const int64_t q = h_.heads * h_.dk, k = h_.kv_heads * h_.dk, v = h_.kv_heads * h_.dv;
+    if (which == kQ) return projected.view().columns(0, q);
+    return which == kForget ? projected.view().columns(q, k) : projected.view().columns(q + k, v);
+  }
+  ConstView lower() const { return lower_ == nullptr ? ConstView{} : ConstView(lower_->value); }
+  DiagonalRecurrence::Inputs inputs(const Saved& f) const {
+    return {f.q, f.k, part(f.projected, kInput), f.log_decay};
+  }
+
+  HeadOptions h_;
+  DType compute_;
+  int64_t hidden_;
+  float epsilon_;
+  Linear project_;
+  DiagonalRecurrence recurrence_;
+  Parameter& norm_;             // [heads * dv]
+  Parameter* lower_ = nullptr;  // [kv_heads * dk], or no lower bound
+  Linear out_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_hgrn2(const MixerBuild& build) {
+  auto o = read_options<Hgrn2Options>(build.options, "hgrn2");
+  o.heads = resolve(build, o.heads);
+  if (o.lower_bound >= 1) {
+    throw ConfigError("{} = {}: a forget gate that never forgets; the bound must be below 1, 0.9 works",
+                      place_of(build.options, "lower_bound"), o.lower_bound);
+  }
+  return std::make_unique<Hgrn2>(build, o);
+}
+
+std::vector<FieldInfo> options_of_hgrn2() { return describe<Hgrn2Options>(); }
+
+}  // namespace weft
