@@ -5,8 +5,25 @@
 #include "core/exec.h"
 
 // Causal softmax attention by blocks, never forming a tokens x tokens matrix:
-//   o_i = sum_j softmax_j(scale q_i . k_j) v_j  over j <= i in the same document, i - j < window
+//   o_i = sum_j softmax_j(scale q_i . k_j + c_i - c_j) v_j
+// over j <= i in the same document, i - j < window, with c the running sum of log_forget inside the
+// document (forgetting attention, FoX) or zero.
 namespace weft::kernels {
+
+// Adaptive computation pruning: blocks are left out in which every c_i - c_j is so low that all of
+// them together weigh at most epsilon in the softmax of any query (kernels/forgetting.h).
+struct Pruning {
+  bool on = false;  // needs log_forget
+  float log_epsilon = -10.0f;
+  // U >= |scale q_i . k_j| of each head, f32 [heads]. Not given: from the largest norms of q and k
+  // in every document and head.
+  ConstView bound = {};
+};
+
+// Blocks of queries x keys of one head: those that causality and window leave, and those computed.
+struct BlockCount {
+  int64_t kept = 0, causal = 0;
+};
 
 // q [tokens, heads * key], k [tokens, kv_heads * key], v [tokens, kv_heads * value], all f32 or all
 // bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads). documents: offsets,
@@ -18,14 +35,21 @@ struct Attention {
   int64_t key = 0, value = 0;
   float scale = 1.0f;
   int64_t window = 0;  // keys a token sees, itself included; 0: all
+  // f32 [tokens, heads], not positive: one gate per query head. Not given: nothing is forgotten.
+  ConstView log_forget = {};
+  Pruning pruning = {};
 };
 
 // out [tokens, heads * value], type of v or f32;  log_sum_exp [tokens, heads] f32, for backward.
-void attention_forward(Exec& exec, const Attention& in, View out, View log_sum_exp);
+// report: one entry per head, or none when it is not wanted.
+void attention_forward(Exec& exec, const Attention& in, View out, View log_sum_exp,
+                       std::span<BlockCount> report = {});
 
 struct AttentionGradients {
-  View dq, dk, dv;  // type of the inputs or f32; overwritten
+  View dq, dk, dv;         // type of the inputs or f32; overwritten
+  View d_log_forget = {};  // f32 [tokens, heads]; overwritten; given when log_forget is
 };
+// The same blocks are left out as in forward; the choice counts as constant.
 void attention_backward(Exec& exec, const Attention& in, ConstView out, ConstView log_sum_exp,
                         ConstView d_out, const AttentionGradients& gradients);
 

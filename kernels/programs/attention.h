@@ -5,13 +5,41 @@
 // Causal softmax attention, one block of queries against one block of keys (FlashAttention). Scores
 // lie transposed, keys down and queries across: then keys and values are left operands as they lie
 // in memory, and the running maximum and sum of a query are entries of vectors along the columns.
-//   S_ji = s q_i . k_j (+ a bias of row and column, when forgetting attention comes), masked by
-//   `band` m_i = running max, l_i = running sum of e^{S_ji - m_i}, O^T = running V^T e^{S - m}
+//   S_ji = s q_i . k_j + bias_ji, masked by `band`
+//   m_i = running max, l_i = running sum of e^{S_ji - m_i}, O^T = running V^T e^{S - m}
+// bias(j, i, x) adds the bias to a score x.
 namespace weft::kernels::programs {
 
 // Instead of -inf: differences of it are 0, not NaN. What a query collects before its first visible
 // key is wiped by e^{kMasked - max} = 0; every query sees at least itself.
 inline constexpr float kMasked = -1e30f;
+
+struct NoBias {
+  template <class J, class I, class X>
+  WEFT_TILE X operator()(J, I, X x) const {
+    return x;
+  }
+};
+
+// Forgetting attention: bias_ji = c_i - c_j. Both are counted from one query of the block, so that
+// long sums cost no precision. S: queries(), keys().
+template <class Engine, class S>
+struct Forgetting {
+  template <auto size>
+  using Vec = typename Engine::template Vector<S, size>;
+
+  Vec<&S::queries> queries, d_queries;  // c_i - c_0;  sum_j dS_ji in backward
+  Vec<&S::keys> keys, d_keys;           // c_0 - c_j;  sum_i dS_ji of the block in backward
+
+  template <class F>
+  void parts(F f) {
+    f(queries), f(d_queries), f(keys), f(d_keys);
+  }
+  template <class J, class I, class X>
+  WEFT_TILE X operator()(J j, I i, X x) const {
+    return x + (queries[i] + keys[j]);
+  }
+};
 
 // S: queries(), keys(), key(), value(). What outlives a block of keys comes first.
 template <class Engine, class S>
@@ -43,15 +71,17 @@ WEFT_TILE void attention_begin(Engine& e, const typename Engine::In& q, float sc
 }
 
 // band: the visible (key, query) pairs of this block.
-template <class Engine, class Space>
+template <class Engine, class Bias, class Space>
 WEFT_TILE void attention_block(Engine& e, const typename Engine::In& k,
-                               const typename Engine::In& v, tile::Band band, Space& w) {
+                               const typename Engine::In& v, tile::Band band, const Bias& bias,
+                               Space& w) {
   using namespace tile;
   e.load(w.k, k);
   e.load(w.v, v);
   e.fill(w.new_max, [&](auto i) { return w.max[i]; });
-  e.run(band, nt(w.k, w.q),
-        map([&](auto j, auto i, auto x) { return e.select(e.inside(band, j, i), x, kMasked); }),
+  e.run(band, nt(w.k, w.q), map([&](auto j, auto i, auto x) {
+          return e.select(e.inside(band, j, i), bias(j, i, x), kMasked);
+        }),
         put(w.p), column_max(w.new_max));
   e.fill(w.shrink, [&](auto i) { return e.exp_down(w.max[i] - w.new_max[i]); });
   e.fill(w.sum, [&](auto i) { return w.sum[i] * w.shrink[i]; });

@@ -1,11 +1,12 @@
 #pragma once
 
-#include "kernels/tile/steps.h"
+#include "kernels/programs/attention.h"
 
 // Backward of programs/attention.h, scores transposed as there. P is recomputed from the saved
 // log-sum-exp; Q is scaled by s when loaded:
 //   P_ji = e^{S_ji - lse_i}    delta_i = do_i . o_i    dS = P * (V dO^T - delta)
 //   dV += P dO                 dK += dS (s Q)          dQ += s dS^T K
+// and for a bias c_i - c_j the sums of dS over keys and over queries.
 namespace weft::kernels::programs {
 
 template <class Engine>
@@ -46,6 +47,28 @@ struct AttentionBackwardSpace {
   }
 };
 
+WEFT_TILE void bias_backward_begin(auto&, const NoBias&) {}
+template <class Engine, class S>
+WEFT_TILE void bias_backward_begin(Engine& e, Forgetting<Engine, S>& bias) {
+  e.fill(bias.d_queries, [&](auto) { return e.number(0.0f); });
+}
+
+// Step two of a block: dS into w.ds, and its sums where the bias asks for them.
+template <class Engine, class Space>
+WEFT_TILE void score_gradient(Engine& e, const NoBias&, tile::Band band, Space& w) {
+  using namespace tile;
+  e.run(band, nt(w.v, w.d_out),
+        map([&](auto j, auto i, auto x) { return w.p(j, i) * (x - w.delta[i]); }), put(w.ds));
+}
+template <class Engine, class S, class Space>
+WEFT_TILE void score_gradient(Engine& e, Forgetting<Engine, S>& bias, tile::Band band, Space& w) {
+  using namespace tile;
+  e.fill(bias.d_keys, [&](auto) { return e.number(0.0f); });
+  e.run(band, nt(w.v, w.d_out),
+        map([&](auto j, auto i, auto x) { return w.p(j, i) * (x - w.delta[i]); }), put(w.ds),
+        column_sum(bias.d_queries), row_sum(bias.d_keys));
+}
+
 template <class Engine, class Space>
 WEFT_TILE void attention_backward_begin(Engine& e, const AttentionQueries<Engine>& a, Space& w) {
   using namespace tile;
@@ -58,17 +81,18 @@ WEFT_TILE void attention_backward_begin(Engine& e, const AttentionQueries<Engine
         row_sum(w.delta, [&](auto i, auto j, auto x) { return x * e.at(a.out, i, j); }));
 }
 
-template <class Engine, class Space>
-WEFT_TILE void attention_backward_block(Engine& e, const AttentionKeys<Engine>& a, Space& w) {
+template <class Engine, class Bias, class Space>
+WEFT_TILE void attention_backward_block(Engine& e, const AttentionKeys<Engine>& a, Bias& bias,
+                                        Space& w) {
   using namespace tile;
   e.load(w.k, a.k);
   e.load(w.v, a.v);
   e.run(a.band, nt(w.k, w.q), map([&](auto j, auto i, auto x) {
-          return e.select(e.inside(a.band, j, i), e.exp_down(x - w.log_sum_exp[i]), 0.0f);
+          return e.select(e.inside(a.band, j, i), e.exp_down(bias(j, i, x) - w.log_sum_exp[i]),
+                          0.0f);
         }),
         put(w.p));
-  e.run(a.band, nt(w.v, w.d_out),
-        map([&](auto j, auto i, auto x) { return w.p(j, i) * (x - w.delta[i]); }), put(w.ds));
+  score_gradient(e, bias, a.band, w);
   e.run(kFull, take(a.d_value), nn(w.p, w.d_out, Banded::kA, a.band), store(a.d_value));
   e.run(kFull, take(a.d_key), nn(w.ds, w.q, Banded::kA, a.band), store(a.d_key));
   e.run(kFull, take(w.dq), tn(w.ds, w.k, Banded::kA, a.band), put(w.dq));

@@ -81,7 +81,9 @@ TEST_P(FfnActivations, BackwardIsTheSlopeOfForward) {
           EXPECT_TRUE(
               Near(d_scale, slopes(by_scale, factors), 1e-8 + tolerance(DType::kF32, width)));
         }
-        if (again) EXPECT_TRUE(Near(h.view(), naive(a, x, factors), tolerance(type(3), 1)));
+        if (again) {
+          EXPECT_TRUE(Near(h.view(), naive(a, x, factors), tolerance(type(3), 1)));
+        }
         EXPECT_TRUE(d_pre.surroundings_kept() && h.surroundings_kept());
       }
     }
