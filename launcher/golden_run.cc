@@ -36,6 +36,9 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   };
   flag("q_norm.weight", "qk_norm");
   flag("q_proj.bias", "bias");
+  flag("out_norm.weight", "output_norm");
+  flag("ogate_proj.weight", "output_gate");
+  flag("k_shift.weight", "kv_shift");
   return table;
 }
 
@@ -222,6 +225,7 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
                       golden.mixer == "scalar_decay";
   if (golden.kind == "core" && scalar) run_scalar_core(exec, golden, compare);
   else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
+  else if (golden.kind == "core" && golden.mixer == "fox") run_fox_core(exec, golden, compare);
   else if (golden.kind == "layer") run_layer(runtime, golden, compare);
   else if (golden.kind == "moe") run_moe(runtime, golden, compare);
   else if (golden.kind == "block") run_block(runtime, golden, compare);

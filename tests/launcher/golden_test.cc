@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden_files()),
 
 TEST(Golden, ThereAreCasesOfEveryMixer) {
   const std::vector<std::string> files = golden_files();
-  for (const char* mixer : {"attention", "bla", "retnet", "lightning"}) {
+  for (const char* mixer : {"attention", "bla", "retnet", "lightning", "fox"}) {
     EXPECT_TRUE(std::any_of(files.begin(), files.end(), [&](const std::string& f) {
       return f.starts_with(std::string("layer_") + mixer);
     })) << mixer;
