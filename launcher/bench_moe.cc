@@ -146,7 +146,7 @@ class MoeBench {
     const Tensor x = normal(exec(), "x", {tokens, options_.hidden}, type_);
     const Tensor x32 = normal(exec(), "x", {tokens, options_.hidden}, DType::kF32);
     const Tensor dy = normal(exec(), "dy", {tokens, options_.hidden}, DType::kF32);
-    const double peak_before = peak_gflops(exec(), type_);
+    const double peak_before = peak_gflops(exec().threads, type_);
     const double flops =
         static_cast<double>(tokens * options_.active) * ways_.front().experts->flops_per_pair();
     nlohmann::json out = {{"tokens", tokens}, {"max_over_mean", max_over_mean(skewed)}};
@@ -169,7 +169,7 @@ class MoeBench {
     for (size_t i = 1; i < ways_.size(); ++i) {
       compare(out, imbalance, first, task(ways_[i], skewed), ways_[i]);
     }
-    rates(out, flops, peak_before, peak_gflops(exec(), type_));
+    rates(out, flops, peak_before, peak_gflops(exec().threads, type_));
     return out;
   }
 

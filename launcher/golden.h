@@ -78,6 +78,9 @@ class Comparison {
 // Sets the parameters scope + name from w.<name>, every one of them, and publishes.
 void load_weights(Exec& exec, const GoldenCase& golden, ParameterStore& store, const std::string& scope);
 
+// The core of forgetting attention (golden_fox.cc).
+void run_fox_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
+
 // Runs the case through Weft's own layers and kernels. Throws ConfigError when it cannot be run.
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance);
 

@@ -41,6 +41,9 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
     table.set("gate_rank", golden.shape("w." + scope + "gk_proj.0.weight")[0]);
   }
   if (golden.has("w." + scope + "lower_bound")) table.set("lower_bound", 0.5);
+  flag("out_norm.weight", "output_norm");
+  flag("ogate_proj.weight", "output_gate");
+  flag("k_shift.weight", "kv_shift");
   return table;
 }
 
@@ -233,6 +236,7 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
   if (golden.kind == "core" && scalar) run_scalar_core(exec, golden, compare);
   else if (run_golden_core(exec, golden, compare)) return compare;
   else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
+  else if (golden.kind == "core" && golden.mixer == "fox") run_fox_core(exec, golden, compare);
   else if (golden.kind == "layer") run_layer(runtime, golden, compare);
   else if (golden.kind == "moe") run_moe(runtime, golden, compare);
   else if (golden.kind == "block") run_block(runtime, golden, compare);

@@ -1,0 +1,344 @@
+// Forgetting attention (FoX).   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j + sum_{l=j+1..i} log f_l)
+// v_j over j <= i in the same document, with a gate f_t = sigmoid(w_f x_t + b_f) for every query
+// head. projection -> shift of k and v -> QK-norm -> rotation -> attention -> output norm -> output
+// gate -> o_proj where all but the projections and the attention are options; FoX (Pro) has shift,
+// norms and gate.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention.h"
+#include "kernels/forget_gate.h"
+#include "kernels/norm.h"
+#include "kernels/rope.h"
+#include "kernels/sigmoid_gate.h"
+#include "kernels/token_shift.h"
+#include "layers/convert.h"
+#include "layers/linear.h"
+#include "layers/mixers/mixer.h"
+
+namespace weft {
+namespace {
+
+struct FoxOptions {
+  HeadOptions heads;
+  bool pro = false;
+  bool qk_norm = false;
+  bool output_norm = false;
+  bool output_gate = false;
+  bool kv_shift = false;
+  bool rope = false;
+  double rope_base = 10000.0;
+  bool acp = false;
+  double acp_log_epsilon = -10.0;
+};
+
+void fields(FieldVisitor& f, FoxOptions& c) {
+  fields(f, c.heads);
+  f("pro", c.pro, "FoX (Pro): qk_norm, output_norm, output_gate and kv_shift together");
+  f("qk_norm", c.qk_norm, "RMSNorm of q and k, a weight for every head and channel");
+  f("output_norm", c.output_norm, "RMSNorm of every head's output");
+  f("output_gate", c.output_gate,
+    "multiply the output by the sigmoid of a projection of the input");
+  f("kv_shift", c.kv_shift,
+    "mix keys and values with those of the token before, by a learned gate");
+  f("rope", c.rope, "rotate q and k by position");
+  f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
+  f("acp", c.acp, "adaptive computation pruning: skip blocks that the gates have made negligible");
+  f("acp_log_epsilon", c.acp_log_epsilon,
+    "logarithm of the largest softmax weight that a query may lose to pruning",
+    {.max = 0, .open_max = true});
+}
+
+constexpr float kQkNormEpsilon = 1e-5f, kOutputNormEpsilon = 1e-6f;
+
+class Fox final : public Mixer {
+ public:
+  Fox(const MixerBuild& build, const FoxOptions& o)
+      : o_(o),
+        h_(o.heads),
+        compute_(build.compute),
+        hidden_(build.hidden),
+        widths_{h_.heads * h_.dk, h_.kv_heads * h_.dk, h_.kv_heads * h_.dv,
+                o.output_gate ? h_.heads * h_.dv : 0},
+        project_(build, projections(o), build.hidden, {.cut = Linear::Cut::kRows}),
+        forget_(build, {{"fgate_proj", h_.heads}}, build.hidden,
+                {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}) {
+    if (o.kv_shift) {
+      shift_ = std::make_unique<Linear>(
+          build, std::vector<Linear::Part>{{"k_shift", h_.kv_heads}, {"v_shift", h_.kv_heads}},
+          build.hidden, Linear::Options{.cut = Linear::Cut::kRows});
+    }
+    if (o.qk_norm) {
+      q_norm_ = &declare_norm(build, "q_norm.weight", h_.heads, h_.dk);
+      k_norm_ = &declare_norm(build, "k_norm.weight", h_.kv_heads, h_.dk);
+    }
+    if (o.output_norm) out_norm_ = &declare_norm(build, "out_norm.weight", h_.heads, h_.dv);
+    out_ = std::make_unique<Linear>(
+        build, std::vector<Linear::Part>{{"o_proj", build.hidden}}, h_.heads * h_.dv,
+        Linear::Options{.init = output_init(build), .cut = Linear::Cut::kColumns});
+  }
+
+  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState*,
+                 SavedStack& saved) const override {
+    const int64_t tokens = sequence.tokens();
+    Saved f;
+    f.projected = project_.forward(exec, x, compute_, saved);
+    // Gates stay in f32 in every precision.
+    f.forget_logits = forget_.forward(exec, x, DType::kF32, saved);
+    if (o_.kv_shift) {
+      f.shift_logits = shift_->forward(exec, x, DType::kF32, saved);
+      shift(exec, sequence, f);
+    }
+    if (o_.qk_norm) normalize(exec, f);
+    if (o_.rope) rotate(exec, sequence, queries(f), keys(f), kernels::Rope::Direction::kForward);
+    if (o_.acp && o_.qk_norm) f.bound = score_bound(exec);
+    f.log_forget = exec.empty({tokens, h_.heads});
+    kernels::forget_gate_forward(exec, f.forget_logits, f.log_forget);
+    f.out = exec.empty({tokens, h_.heads * h_.dv}, compute_);
+    f.log_sum_exp = exec.empty({tokens, h_.heads});
+    kernels::attention_forward(exec, attention(sequence, f), f.out, f.log_sum_exp);
+    const Tensor y = finish(exec, f);
+    saved.push(std::move(f));
+    return out_->forward(exec, y, DType::kF32, saved);
+  }
+
+  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState*,
+                  SavedStack& saved) const override {
+    const Tensor d_y = out_->backward(exec, in_type(exec, dy, compute_), compute_, saved);
+    const Saved f = saved.pop<Saved>();
+    const Tensor d = exec.empty(f.projected.shape(), compute_);
+    const Tensor d_out = finish_backward(exec, f, d_y, d);
+    const Tensor d_kv = o_.kv_shift ? exec.empty(f.shifted.shape(), compute_) : Tensor();
+    const View dq = part(d, kQ),
+               dk = o_.kv_shift ? d_kv.view().columns(0, widths_[kK]) : part(d, kK),
+               dv = o_.kv_shift ? d_kv.view().columns(widths_[kK], widths_[kV]) : part(d, kV);
+    const Tensor d_forget = exec.empty(f.log_forget.shape());
+    kernels::attention_backward(exec, attention(sequence, f), f.out, f.log_sum_exp, d_out,
+                                {dq, dk, dv, d_forget});
+    if (o_.rope) rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
+    if (o_.qk_norm) normalize_backward(exec, f, dq, dk);
+
+    Tensor dx;
+    if (o_.kv_shift) {
+      const Tensor d_logits = exec.empty(f.shift_logits.shape());
+      shift_backward(exec, sequence, f, {dk, dv, part(d, kK), part(d, kV)}, d_logits);
+      dx = shift_->backward(exec, in_type(exec, d_logits, compute_), DType::kF32, saved);
+    }
+    kernels::forget_gate_backward(exec, f.forget_logits, d_forget, d_forget);
+    const Tensor from_gate =
+        forget_.backward(exec, in_type(exec, d_forget, compute_), DType::kF32, saved);
+    if (dx.defined()) kernels::add(exec, dx, from_gate, from_gate);
+    dx = project_.backward(exec, d, DType::kF32, saved);
+    kernels::add(exec, dx, from_gate, dx);
+    return dx;
+  }
+
+  // What pruning saves depends on the gates and is not taken off.
+  double flops_per_token(int64_t length) const override {
+    const int64_t rows = project_.out() + forget_.out() + (shift_ ? shift_->out() : 0);
+    return 2.0 * static_cast<double>(hidden_) * static_cast<double>(rows + h_.heads * h_.dv) +
+           static_cast<double>(h_.heads * length * (h_.dk + h_.dv));
+  }
+
+ private:
+  struct Saved {
+    Tensor projected;      // [tokens, q | k | v | output gate]
+    Tensor forget_logits;  // [tokens, heads] f32
+    Tensor log_forget;     // [tokens, heads] f32
+    Tensor shift_logits;   // [tokens, kv_heads | kv_heads] f32; undefined without kv_shift
+    Tensor shifted;        // [tokens, k | v]; undefined without kv_shift
+    Tensor q, k;           // after norm and rotation; undefined without QK-norm
+    Tensor q_inv_rms, k_inv_rms, out_inv_rms;
+    Tensor bound;        // [heads]; undefined unless pruning follows from norm weights
+    Tensor out;          // [tokens, heads * dv]
+    Tensor log_sum_exp;  // [tokens, heads]
+  };
+  enum Part { kQ, kK, kV, kGate };
+
+  static std::vector<Linear::Part> projections(const FoxOptions& o) {
+    const HeadOptions& h = o.heads;
+    std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
+                                       {"k_proj", h.kv_heads * h.dk, h.dk},
+                                       {"v_proj", h.kv_heads * h.dv, h.dv}};
+    if (o.output_gate) parts.push_back({"ogate_proj", h.heads * h.dv, h.dv});
+    return parts;
+  }
+
+  static Parameter& declare_norm(const MixerBuild& build, const char* name, int64_t heads,
+                                 int64_t width) {
+    return build.store.declare({.name = build.scope + name,
+                                .global = {heads * width},
+                                .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = width}},
+                                .init = Init::constant(1.0),
+                                .weight_decay = false,
+                                .f32 = true});
+  }
+
+  View part(const Tensor& t, Part which) const {
+    int64_t begin = 0;
+    for (int i = 0; i < which; ++i) begin += widths_[i];
+    return widths_[which] == 0 ? View{} : t.view().columns(begin, widths_[which]);
+  }
+  // Keys and values between shift and norm.
+  View shifted_keys(const Saved& f) const {
+    return o_.kv_shift ? f.shifted.view().columns(0, widths_[kK]) : part(f.projected, kK);
+  }
+  View values(const Saved& f) const {
+    return o_.kv_shift ? f.shifted.view().columns(widths_[kK], widths_[kV]) : part(f.projected, kV);
+  }
+  View queries(const Saved& f) const { return o_.qk_norm ? f.q.view() : part(f.projected, kQ); }
+  View keys(const Saved& f) const { return o_.qk_norm ? f.k.view() : shifted_keys(f); }
+
+  void shift(Exec& exec, const Sequence& sequence, Saved& f) const {
+    f.shifted = exec.empty({sequence.tokens(), widths_[kK] + widths_[kV]}, compute_);
+    const kernels::TokenShift shift{h_.kv_heads, sequence.documents};
+    kernels::token_shift_forward(exec, shift, part(f.projected, kK),
+                                 f.shift_logits.view().columns(0, h_.kv_heads), shifted_keys(f));
+    kernels::token_shift_forward(exec, shift, part(f.projected, kV),
+                                 f.shift_logits.view().columns(h_.kv_heads, h_.kv_heads),
+                                 values(f));
+  }
+
+  struct ShiftGradients {
+    ConstView of_shifted_keys, of_shifted_values;
+    View keys, values;
+  };
+  void shift_backward(Exec& exec, const Sequence& sequence, const Saved& f, const ShiftGradients& g,
+                      const Tensor& d_logits) const {
+    const kernels::TokenShift shift{h_.kv_heads, sequence.documents};
+    kernels::token_shift_backward(exec, shift, part(f.projected, kK),
+                                  f.shift_logits.view().columns(0, h_.kv_heads), g.of_shifted_keys,
+                                  g.keys, d_logits.view().columns(0, h_.kv_heads));
+    kernels::token_shift_backward(
+        exec, shift, part(f.projected, kV), f.shift_logits.view().columns(h_.kv_heads, h_.kv_heads),
+        g.of_shifted_values, g.values, d_logits.view().columns(h_.kv_heads, h_.kv_heads));
+  }
+
+  static kernels::HeadNorm qk_norm(int64_t heads) {
+    return {.heads = heads, .epsilon = kQkNormEpsilon};
+  }
+  void normalize(Exec& exec, Saved& f) const {
+    const int64_t tokens = f.projected.shape()[0];
+    f.q = exec.empty({tokens, widths_[kQ]}, compute_);
+    f.k = exec.empty({tokens, widths_[kK]}, compute_);
+    f.q_inv_rms = exec.empty({tokens, h_.heads});
+    f.k_inv_rms = exec.empty({tokens, h_.kv_heads});
+    kernels::head_norm_forward(exec, qk_norm(h_.heads), part(f.projected, kQ), {}, q_norm_->value,
+                               f.q, f.q_inv_rms);
+    kernels::head_norm_forward(exec, qk_norm(h_.kv_heads), shifted_keys(f), {}, k_norm_->value, f.k,
+                               f.k_inv_rms);
+  }
+  void normalize_backward(Exec& exec, const Saved& f, View dq, View dk) const {
+    kernels::head_norm_backward(exec, qk_norm(h_.heads), dq, part(f.projected, kQ), {},
+                                q_norm_->value, f.q_inv_rms, dq, {}, q_norm_->grad);
+    kernels::head_norm_backward(exec, qk_norm(h_.kv_heads), dk, shifted_keys(f), {}, k_norm_->value,
+                                f.k_inv_rms, dk, {}, k_norm_->grad);
+  }
+
+  // |q| <= sqrt(dk) max|weight| after the norm, likewise k, and rotations keep lengths.
+  Tensor score_bound(Exec& exec) const {
+    const Tensor bound = exec.empty({h_.heads});
+    const auto largest = [&](const Parameter& norm, int64_t head) {
+      const float* w = norm.value.data<float>() + head * h_.dk;
+      float size = 0;
+      for (int64_t c = 0; c < h_.dk; ++c) size = std::max(size, std::abs(w[c]));
+      return size;
+    };
+    // Rounding q and k to bf16 lengthens each by at most 2^-9.
+    const float rounding = compute_ == DType::kBF16 ? 1.0f + 1.0f / 128 : 1.0f;
+    for (int64_t h = 0; h < h_.heads; ++h) {
+      bound.data<float>()[h] = rounding * std::sqrt(static_cast<float>(h_.dk)) *
+                               largest(*q_norm_, h) *
+                               largest(*k_norm_, h / (h_.heads / h_.kv_heads));
+    }
+    return bound;
+  }
+
+  kernels::HeadNorm output_norm() const {
+    return {.heads = h_.heads,
+            .epsilon = kOutputNormEpsilon,
+            .gate = o_.output_gate ? kernels::GateActivation::kSigmoid
+                                   : kernels::GateActivation::kNone};
+  }
+  // Output norm and gate.
+  Tensor finish(Exec& exec, Saved& f) const {
+    if (!o_.output_norm && !o_.output_gate) return f.out;
+    const Tensor y = exec.empty(f.out.shape(), compute_);
+    if (o_.output_norm) {
+      f.out_inv_rms = exec.empty({f.out.shape()[0], h_.heads});
+      kernels::head_norm_forward(exec, output_norm(), f.out, part(f.projected, kGate),
+                                 out_norm_->value, y, f.out_inv_rms);
+    } else {
+      kernels::sigmoid_gate_forward(exec, f.out, part(f.projected, kGate), y);
+    }
+    return y;
+  }
+  Tensor finish_backward(Exec& exec, const Saved& f, const Tensor& d_y, const Tensor& d) const {
+    if (!o_.output_norm && !o_.output_gate) return d_y;
+    const Tensor d_out = exec.empty(f.out.shape(), compute_);
+    if (o_.output_norm) {
+      kernels::head_norm_backward(exec, output_norm(), d_y, f.out, part(f.projected, kGate),
+                                  out_norm_->value, f.out_inv_rms, d_out, part(d, kGate),
+                                  out_norm_->grad);
+    } else {
+      kernels::sigmoid_gate_backward(exec, f.out, part(f.projected, kGate), d_y, d_out,
+                                     part(d, kGate));
+    }
+    return d_out;
+  }
+
+  void rotate(Exec& exec, const Sequence& sequence, View q, View k,
+              kernels::Rope::Direction direction) const {
+    kernels::Rope rope{.heads = h_.heads,
+                       .head_width = h_.dk,
+                       .rotary_width = h_.dk,
+                       .base = o_.rope_base,
+                       .direction = direction};
+    kernels::rope(exec, rope, sequence.positions, q);
+    rope.heads = h_.kv_heads;
+    kernels::rope(exec, rope, sequence.positions, k);
+  }
+
+  kernels::Attention attention(const Sequence& sequence, const Saved& f) const {
+    return {.q = queries(f),
+            .k = keys(f),
+            .v = values(f),
+            .documents = sequence.documents,
+            .heads = h_.heads,
+            .kv_heads = h_.kv_heads,
+            .key = h_.dk,
+            .value = h_.dv,
+            .scale = 1.0f / std::sqrt(static_cast<float>(h_.dk)),
+            .log_forget = f.log_forget,
+            .pruning = {.on = o_.acp,
+                        .log_epsilon = static_cast<float>(o_.acp_log_epsilon),
+                        .bound = f.bound.defined() ? ConstView(f.bound) : ConstView{}}};
+  }
+
+  FoxOptions o_;
+  HeadOptions h_;
+  DType compute_;
+  int64_t hidden_;
+  int64_t widths_[4];  // of the parts of the projection
+  Linear project_;
+  Linear forget_;
+  std::unique_ptr<Linear> shift_;  // with kv_shift
+  std::unique_ptr<Linear> out_;
+  Parameter* q_norm_ = nullptr;    // [heads * dk]
+  Parameter* k_norm_ = nullptr;    // [kv_heads * dk]
+  Parameter* out_norm_ = nullptr;  // [heads * dv]
+};
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_fox(const MixerBuild& build) {
+  auto o = read_options<FoxOptions>(build.options, "fox");
+  o.heads = resolve(build, o.heads);
+  if (o.pro) o.qk_norm = o.output_norm = o.output_gate = o.kv_shift = true;
+  if (o.rope) check_rotary(build, o.heads.dk, o.heads.dk);
+  return std::make_unique<Fox>(build, o);
+}
+
+std::vector<FieldInfo> options_of_fox() { return describe<FoxOptions>(); }
+
+}  // namespace weft
