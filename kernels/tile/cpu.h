@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/tile/cpu_inverse.h"
 #include "kernels/tile/cpu_steps.h"
 
 // The CPU engine: one thread, f32 operands, AVX-512, AVX2 or plain vectors by the flags this is
@@ -81,6 +82,13 @@ class Engine {
   template <class Op>
   WEFT_INLINE void clear(Op& op) {
     for (int64_t i = 0; i < op.rows * op.stride; i += kLanes) put_floats(op.plain + i, VF{});
+  }
+
+  // op, zero on and above the diagonal, becomes (I + op)^{-1}.
+  template <class Op>
+  WEFT_INLINE void invert_unit_lower(Op& op) {
+    static_assert(!Op::has_turned);
+    WEFT_ISA_NAMESPACE::invert_unit_lower(op);
   }
 
   WEFT_INLINE void load(Numbers& v, const InVector& view) {

@@ -22,7 +22,8 @@ struct Band {
 };
 inline constexpr int64_t kFar = int64_t{1} << 40;
 inline constexpr Band kFull{-kFar, kFar};
-inline constexpr Band kLower{-kFar, 0};  // row >= column
+inline constexpr Band kLower{-kFar, 0};   // row >= column
+inline constexpr Band kBelow{-kFar, -1};  // row > column
 
 enum class Form : uint8_t { kNn, kNt, kTn };    // a b,  a b^T,  a^T b
 enum class Banded : uint8_t { kNone, kA, kB };  // which stored operand has zeros outside `band`
