@@ -161,8 +161,20 @@ std::optional<Routing> routing_of(Exec& exec, const GoldenCase& golden) {
   if (golden.precision == DType::kF32 || !golden.has("out.index")) return std::nullopt;
   Routing routing;
   routing.index = golden.read(exec, "out.index", DType::kI32);
-  routing.weight = golden.read(exec, "out.weights", DType::kF32);
+  if (golden.has("out.weights")) routing.weight = golden.read(exec, "out.weights", DType::kF32);
   return routing;
+}
+
+void check_routing(Exec& exec, const StepContext& context, Comparison& compare) {
+  const MoeReport& report = context.reports.at(0);
+  const auto scalar = [&](double value) {
+    const Tensor t = exec.empty({1});
+    t.data<float>()[0] = static_cast<float>(value);
+    return t;
+  };
+  compare.check(exec, "out.aux", scalar(report.aux));
+  compare.check(exec, "out.z", scalar(report.z));
+  compare.check(exec, "out.index", context.decided->index);
 }
 
 void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
@@ -178,19 +190,12 @@ void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   context.fixed_choice = routing_of(exec, golden);
   compare.check(exec, "out.y", moe.forward(exec, x, context, saved));
   const MoeReport& report = context.reports.at(0);
-  const auto scalar = [&](double value) {
-    const Tensor t = exec.empty({1});
-    t.data<float>()[0] = static_cast<float>(value);
-    return t;
-  };
-  compare.check(exec, "out.aux", scalar(report.aux));
-  compare.check(exec, "out.z", scalar(report.z));
   const Tensor counts = exec.empty({options.router.experts}, DType::kI32);
   for (size_t e = 0; e < report.counts.size(); ++e) {
     counts.data<int32_t>()[e] = static_cast<int32_t>(report.counts[e]);
   }
   compare.check(exec, "out.counts", counts);
-  compare.check(exec, "out.index", context.decided->index);
+  check_routing(exec, context, compare);
   compare.check(exec, "out.weights", context.decided->weight);
   compare.check(exec, "grad.in.x",
                 moe.backward(exec, golden.read(exec, "cot.y", DType::kF32), context, saved));
@@ -219,8 +224,12 @@ void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const Shape rows{sequence.tokens(), shape[2]};
   SavedStack saved;
   StepContext context;
+  context.fixed_choice = routing_of(exec, golden);
   const Tensor x = golden.read(exec, "in.x", DType::kF32).reshaped(rows);
-  compare.check(exec, "out.y", block.forward(exec, x, sequence, context, saved));
+  MixerState state;
+  compare.check(exec, "out.y", block.forward(exec, x, sequence, context, saved, &state));
+  compare.check_states(exec, "out.state.", state.tensors);
+  if (!moe.is_null()) check_routing(exec, context, compare);
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32).reshaped(rows);
   compare.check(exec, "grad.in.x", block.backward(exec, dy, sequence, context, saved));
   compare.check_weights(exec, store, "");

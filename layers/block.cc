@@ -13,9 +13,10 @@ Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1,
       norm2_(std::move(norm2)),
       recompute_(recompute) {}
 
-Tensor Block::mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved) const {
+Tensor Block::mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved,
+                  MixerState* state) const {
   const Tensor normed = norm1_.forward(exec, x, saved);
-  const Tensor mixed = mixer_->forward(exec, normed, sequence, nullptr, saved);
+  const Tensor mixed = mixer_->forward(exec, normed, sequence, state, saved);
   kernels::add(exec, x, mixed, mixed);
   return mixed;
 }
@@ -43,10 +44,11 @@ Tensor Block::feed_backward(Exec& exec, const Tensor& dy, StepContext& context,
 }
 
 Tensor Block::forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
-                      SavedStack& saved) const {
+                      SavedStack& saved, MixerState* state) const {
   if (recompute_ == Recompute::kNone) {
-    return feed(exec, mix(exec, x, sequence, saved), context, saved);
+    return feed(exec, mix(exec, x, sequence, saved, state), context, saved);
   }
+  WEFT_CHECK(state == nullptr, "a block that computes its forward twice carries no state");
   SavedStack dropped;
   const Tensor middle = mix(exec, x, sequence, dropped);
   dropped.clear();

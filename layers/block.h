@@ -22,8 +22,9 @@ class Block {
   Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
         std::unique_ptr<RmsNorm> norm2, Recompute recompute);
 
+  // `state`, where given, is the mixer's: enters as before the tokens, leaves as after them.
   Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
-                 SavedStack& saved) const;
+                 SavedStack& saved, MixerState* state = nullptr) const;
   Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, StepContext& context,
                   SavedStack& saved) const;
 
@@ -35,7 +36,8 @@ class Block {
     std::optional<Routing> routing;
   };
 
-  Tensor mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved) const;
+  Tensor mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved,
+             MixerState* state = nullptr) const;
   Tensor mix_backward(Exec& exec, const Tensor& d_middle, const Sequence& sequence,
                       SavedStack& saved) const;
   Tensor feed(Exec& exec, const Tensor& middle, StepContext& context, SavedStack& saved) const;

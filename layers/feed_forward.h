@@ -40,7 +40,7 @@ struct StepContext {
   std::optional<Routing> decided = {};
   std::optional<Routing> replay = {};
 
-  // Tests and benchmarks: experts and weights chosen elsewhere (index and weight are read);
+  // Tests and benchmarks: experts and weights chosen elsewhere (index and weight are read; without a weight it is the router's own);
   // probabilities and losses are still the router's own.
   std::optional<Routing> fixed_choice = {};
 };

@@ -11,6 +11,24 @@ namespace {
 using kernels::Transpose;
 using kernels::Write;
 
+// The router's own weights of experts that were chosen elsewhere.
+Tensor weights_of(Exec& exec, const kernels::Router& rule, const Routing& routing) {
+  const int64_t tokens = routing.index.shape()[0], active = routing.index.shape()[1];
+  const int64_t experts = routing.probabilities.shape()[1];
+  const bool renormalize = rule.renormalize || rule.mode == kernels::RouterMode::kTopkSoftmax;
+  const Tensor weight = exec.empty({tokens, active});
+  for (int64_t n = 0; n < tokens; ++n) {
+    const float* p = routing.probabilities.data<float>() + n * experts;
+    const int32_t* chosen = routing.index.data<int32_t>() + n * active;
+    float sum = 0;
+    for (int64_t k = 0; k < active; ++k) sum += p[chosen[k]];
+    for (int64_t k = 0; k < active; ++k) {
+      weight.data<float>()[n * active + k] = renormalize ? p[chosen[k]] / sum : p[chosen[k]];
+    }
+  }
+  return weight;
+}
+
 }  // namespace
 
 ExpertRouter::ExpertRouter(const Build& build, const RouterOptions& options)
@@ -41,7 +59,9 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
                              routing.weight, routing.log_sum_exp);
   if (context.fixed_choice) {
     routing.index = context.fixed_choice->index;
-    routing.weight = context.fixed_choice->weight;
+    routing.weight = context.fixed_choice->weight.defined()
+                         ? context.fixed_choice->weight
+                         : weights_of(exec, options_.rule, routing);
   }
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
   const auto pairs = static_cast<double>(tokens * options_.rule.active);
