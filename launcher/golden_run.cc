@@ -129,23 +129,42 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   compare.check_weights(exec, store, "");
 }
 
+kernels::Router router_rule(const nlohmann::json& config) {
+  const std::string router = config.value("router", "softmax_topk");
+  const bool sigmoid = router == "sigmoid_bias";
+  return {.mode = sigmoid                    ? kernels::RouterMode::kSigmoid
+                  : router == "topk_softmax" ? kernels::RouterMode::kTopkSoftmax
+                                             : kernels::RouterMode::kSoftmax,
+          .renormalize = config.value("renormalize", sigmoid),
+          .active = config.at("top_k").get<int64_t>(),
+          .scale = config.value("route_scale", 1.0f)};
+}
+
 MoeOptions moe_options(const GoldenCase& golden, const nlohmann::json& config,
                        const std::string& scope) {
-  const std::string router = config.value("router", "softmax_topk");
-  if (router == "sigmoid_bias" || config.contains("capacity_factor")) {
-    throw ConfigError("{}: routers with a bias or a capacity are not built yet", golden.file().path());
-  }
   const Shape& gate_up = golden.shape("w." + scope + "experts.w_gate_up");
   const std::string shared = "w." + scope + "shared.w_down";
-  return {.router = {.rule = {.mode = router == "topk_softmax" ? kernels::RouterMode::kTopkSoftmax
-                                                               : kernels::RouterMode::kSoftmax,
-                              .renormalize = config.value("renormalize", false),
-                              .active = config.at("top_k").get<int64_t>()},
+  const bool gate = golden.has("w." + scope + "shared_gate.weight");
+  return {.router = {.rule = router_rule(config),
                      .experts = gate_up[0],
                      .aux_loss = golden.config.value("aux_coeff", 0.0),
-                     .z_loss = golden.config.value("z_coeff", 0.0)},
+                     .z_loss = golden.config.value("z_coeff", 0.0),
+                     .capacity = config.value("capacity_factor", 0.0),
+                     .keep = config.value("drop_policy", "position") == "probs"
+                                 ? kernels::Keep::kHeaviest
+                                 : kernels::Keep::kFirst},
           .width = gate_up[1] / 2,
-          .shared_width = golden.has(shared) ? golden.shape(shared)[1] : 0};
+          .shared_width = golden.has(shared) ? golden.shape(shared)[1] : 0,
+          .shared_gate = gate ? SharedGate::kSigmoid : SharedGate::kNone};
+}
+
+// The weights that were used: 0 where a pair was dropped.
+Tensor used_weights(Exec& exec, const Routing& routing) {
+  const int64_t rows = routing.order.token.elements();
+  const Tensor sorted = exec.empty({rows}), used = exec.empty(routing.weight.shape());
+  kernels::permute_pairs(exec, routing.order, routing.weight, sorted);
+  kernels::unpermute_pairs(exec, routing.order, sorted, used);
+  return used;
 }
 
 // In low precision the routing is the file's: margins between experts are smaller than the rounding.
@@ -162,7 +181,7 @@ void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   ParameterStore store;
   const Tensor x = golden.read(exec, "in.x", golden.precision);
   const MoeOptions options = moe_options(golden, golden.config, "");
-  const Moe moe(build_of(store, golden, x.shape()[1]), options);
+  Moe moe(build_of(store, golden, x.shape()[1]), options);
   prepare(runtime, golden, store);
 
   SavedStack saved;
@@ -178,10 +197,19 @@ void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   compare.check(exec, "out.aux", scalar(report.aux));
   compare.check(exec, "out.z", scalar(report.z));
   compare.check(exec, "out.index", context.decided->index);
-  compare.check(exec, "out.weights", context.decided->weight);
+  compare.check(exec, "out.weights", used_weights(exec, *context.decided));
+  const Tensor counts = exec.empty({options.router.experts}, DType::kI32);
+  for (size_t e = 0; e < report.counts.size(); ++e) {
+    counts.data<int32_t>()[e] = static_cast<int32_t>(report.counts[e]);
+  }
+  compare.check(exec, "out.counts", counts);
   compare.check(exec, "grad.in.x",
                 moe.backward(exec, golden.read(exec, "cot.y", DType::kF32), context, saved));
   compare.check_weights(exec, store, "");
+  moe.finish_step(report);
+  if (const Parameter* bias = store.find("router.bias")) {
+    compare.check(exec, "out.bias_updated", bias->master);
+  }
 }
 
 void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {

@@ -10,6 +10,7 @@
 #include "launcher/bench_support.h"
 #include "launcher/cli.h"
 #include "launcher/commands.h"
+#include "launcher/expert_metrics.h"
 #include "launcher/info.h"
 #include "launcher/progress.h"
 #include "launcher/start_page.h"
@@ -66,8 +67,8 @@ class TrainRun {
                   .mfu = trainer_.flops_per_step() / seconds / peak_,
                   .tokens = (step + 1) * result.tokens,
                   .peak_bytes = runtime_.ledger().total().peak, .comm_bytes = {},
-                  .expert_load = result.expert_load, .dropped = 0, .skipped = result.skipped,
-                  .valid_loss = {}};
+                  .skipped = result.skipped, .valid_loss = {}};
+    describe_experts(result.moe, m);
     if (data_.valid && (step + 1) % config_.data.eval_every == 0) m.valid_loss = validate();
     metrics_->write(m);
     show(m);
@@ -116,7 +117,9 @@ class TrainRun {
                   first + config_.train.global_batch - 1);
     for (const MoeReport& moe : result.moe) {
       if (moe.bad_token >= 0) {
-        log_->warning("  first router logits that are not finite: layer {}, token {} of a micro-batch", moe.layer, moe.bad_token);
+        const int64_t length = config_.train.sequence;
+        log_->warning("  first router logits that are not finite: layer {}, token {} of sample {}",
+                      moe.layer, moe.bad_token % length, first + moe.bad_token / length);
         break;
       }
     }
@@ -127,6 +130,7 @@ class TrainRun {
   }
 
   int stopped(int64_t steps) {
+    trainer_.finish();
     log_->info("stopped on request after step {}", steps);
     progress_.line(fmt::format(
         "stopped on request after step {} of {}. metrics: {}/metrics.jsonl\n"
@@ -136,6 +140,7 @@ class TrainRun {
   }
 
   void finish() {
+    trainer_.finish();
     const double tokens = static_cast<double>(steps_ * config_.train.global_batch * config_.train.sequence);
     progress_.line(fmt::format(
         "done   {} steps, loss {:.4f} -> {:.4f}, {} tok/s\n"

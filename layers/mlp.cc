@@ -30,31 +30,44 @@ void Mlp::refresh(Exec& exec) const {
 }
 
 Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext&, SavedStack& saved) const {
+  return forward_scaled(exec, x, {}, saved);
+}
+
+Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext&, SavedStack& saved) const {
+  return backward_scaled(exec, dy, saved).dx;
+}
+
+Tensor Mlp::forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale,
+                           SavedStack& saved) const {
   refresh(exec);
   const int64_t tokens = x.shape().rows();
   const Tensor gate_up = exec.empty({tokens, 2 * width_}, compute_);
   kernels::gemm(exec, x, gate_up_forward_, gate_up);
   const Tensor h = exec.empty({tokens, width_}, compute_);
-  kernels::swiglu_forward(exec, gate_up, {}, h);
+  kernels::swiglu_forward(exec, gate_up, scale.defined() ? ConstView(scale) : ConstView{}, h);
   const Tensor y = exec.empty({tokens, down_.shape[0]});
   kernels::gemm(exec, h, down_forward_, y);
-  saved.push(Saved{x, gate_up});
+  saved.push(Saved{x, gate_up, scale});
   return y;
 }
 
-Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext&, SavedStack& saved) const {
-  const auto [x, gate_up] = saved.pop<Saved>();
+Mlp::Gradients Mlp::backward_scaled(Exec& exec, const Tensor& dy, SavedStack& saved) const {
+  const auto [x, gate_up, scale] = saved.pop<Saved>();
   const int64_t tokens = x.shape().rows();
   const Tensor dyc = in_type(exec, dy, compute_);
   const Tensor dh = exec.empty({tokens, width_}, compute_);
   kernels::gemm(exec, dyc, down_backward_, dh);
   const Tensor h = exec.empty({tokens, width_}, compute_);
-  kernels::swiglu_backward(exec, gate_up, {}, dh, gate_up, {}, h);  // gate_up becomes its gradient
+  const bool scaled = scale.defined();
+  const Tensor d_scale = scaled ? exec.empty({tokens}) : Tensor{};
+  // gate_up becomes its own gradient.
+  kernels::swiglu_backward(exec, gate_up, scaled ? ConstView(scale) : ConstView{}, dh, gate_up,
+                           scaled ? View(d_scale) : View{}, h);
   kernels::gemm(exec, dyc, h, down_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
   kernels::gemm(exec, gate_up, x, gate_up_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
   const Tensor dx = exec.empty(x.shape());
   kernels::gemm(exec, gate_up, gate_up_backward_, dx);
-  return dx;
+  return {dx, d_scale};
 }
 
 double Mlp::flops_per_token() const {

@@ -29,7 +29,10 @@ Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& o
 
 double Optimizer::gradient_norm(Exec& exec) const {
   double sum = 0;
-  for (const size_t i : by_name_) sum += kernels::sum_of_squares(exec, flat(store_.all()[i].grad));
+  for (const size_t i : by_name_) {
+    const Parameter& p = store_.all()[i];
+    if (!p.spec.buffer) sum += kernels::sum_of_squares(exec, flat(p.grad));
+  }
   return std::sqrt(sum);
 }
 
@@ -42,6 +45,7 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
                       .grad_scale = grad_scale,
                       .step = step};
   for (Parameter& p : store_.all()) {
+    if (p.spec.buffer) continue;
     const Shape shape{p.shape.elements()};
     const auto moment = [&](const Arena& arena) {
       return Tensor::borrow(static_cast<float*>(arena.data()) + p.offset, shape, DType::kF32);

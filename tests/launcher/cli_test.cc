@@ -174,8 +174,7 @@ TEST(MixerNames, AreCheckedWithTheNearest) {
 
 TEST(Unbuilt, RefusesKeysThatWouldBeIgnored) {
   EXPECT_NO_THROW(refuse_unbuilt(load_config(kTiny)));
-  for (const char* text : {"parallel.tensor=2", "model.moe.capacity=1.25", "run.init=x",
-                           "model.moe.router=sigmoid_bias", "run.device=cuda"}) {
+  for (const char* text : {"parallel.tensor=2", "run.init=x", "run.device=cuda"}) {
     EXPECT_THROW(refuse_unbuilt(load_config(kTiny, {text})), ConfigError) << text;
   }
 }
