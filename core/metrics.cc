@@ -77,29 +77,47 @@ std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
   for (const auto& [axis, bytes] : m.comm_bytes) {
     tags.emplace_back("comm_bytes/" + axis, static_cast<double>(bytes));
   }
-  for (size_t i = 0; i < m.expert_load.size(); ++i) {
-    tags.emplace_back(fmt::format("expert_load/{:03}", i), m.expert_load[i]);
-  }
+  const auto layers = [&](const char* name, const auto& values) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      tags.emplace_back(fmt::format("{}/{:03}", name, i), static_cast<double>(values[i]));
+    }
+  };
+  layers("expert_load", m.expert_load);
+  layers("expert_entropy", m.expert_entropy);
+  layers("router_entropy", m.router_entropy);
+  layers("dead_experts", m.dead_experts);
+  layers("dropped_by_layer", m.dropped_by_layer);
   return tags;
+}
+
+// "1.5,2" of {1.5, 2}.
+template <class T>
+std::string listed(const std::vector<T>& values) {
+  std::string out;
+  for (const T x : values) {
+    out += fmt::format("{}{}", out.empty() ? "" : ",", number(static_cast<double>(x)));
+  }
+  return out;
 }
 
 }  // namespace
 
 std::string to_json(const StepMetrics& m) {
-  std::string comm, load;
+  std::string comm;
   for (const auto& [axis, bytes] : m.comm_bytes) {
     comm += fmt::format("{}{}:{}", comm.empty() ? "" : ",", nlohmann::json(axis).dump(), bytes);
   }
-  for (const double x : m.expert_load)
-    load += fmt::format("{}{}", load.empty() ? "" : ",", number(x));
   std::string out =
       fmt::format(R"({{"step":{},"loss":{},"aux_loss":{},"grad_norm":{},"lr":{})", m.step,
                   loss_number(m.loss), loss_number(m.aux_loss), number(m.grad_norm), number(m.lr));
   out +=
       fmt::format(R"(,"step_ms":{},"tokens_per_s":{},"mfu":{},"tokens":{},"peak_bytes":{})",
                   number(m.step_ms), number(m.tokens_per_s), number(m.mfu), m.tokens, m.peak_bytes);
-  out += fmt::format(R"(,"comm_bytes":{{{}}},"expert_load":[{}],"dropped":{},"skipped":{})", comm,
-                     load, m.dropped, m.skipped);
+  out += fmt::format(R"(,"comm_bytes":{{{}}},"expert_load":[{}],"expert_entropy":[{}])", comm,
+                     listed(m.expert_load), listed(m.expert_entropy));
+  out += fmt::format(R"(,"router_entropy":[{}],"dead_experts":[{}],"dropped_by_layer":[{}])",
+                     listed(m.router_entropy), listed(m.dead_experts), listed(m.dropped_by_layer));
+  out += fmt::format(R"(,"dropped":{},"skipped":{})", m.dropped, m.skipped);
   if (m.valid_loss) out += fmt::format(R"(,"valid_loss":{})", loss_number(*m.valid_loss));
   out += "}";
   return out;

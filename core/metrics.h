@@ -25,10 +25,15 @@ struct StepMetrics {
   int64_t tokens = 0;  // seen since the first step
   int64_t peak_bytes = 0;
   std::map<std::string, int64_t> comm_bytes = {};  // by mesh axis
-  std::vector<double> expert_load = {};            // largest over mean, per MoE layer
-  int64_t dropped = 0;                             // pairs beyond an expert's capacity
-  bool skipped = false;                            // gradients were not finite
-  std::optional<double> valid_loss = {};           // where this step was followed by a validation
+  // One number per MoE layer, in layer order.
+  std::vector<double> expert_load = {};        // pairs of the fullest expert over the mean
+  std::vector<double> expert_entropy = {};     // of the shares of pairs, nats; log(experts) when even
+  std::vector<double> router_entropy = {};     // of a token's probabilities, nats, mean over tokens
+  std::vector<int64_t> dead_experts = {};      // without any pair
+  std::vector<int64_t> dropped_by_layer = {};  // pairs beyond an expert's capacity
+  int64_t dropped = 0;                         // their sum
+  bool skipped = false;                        // gradients were not finite
+  std::optional<double> valid_loss = {};       // where this step was followed by a validation
 };
 
 // One JSON object on one line, without the line's end. Numbers read back as the same bits, losses

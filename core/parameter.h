@@ -65,6 +65,7 @@ struct ParameterSpec {
   bool weight_decay = true;
   bool expert = false;  // lives on the expert axes
   bool f32 = false;     // f32 in every precision: norms, biases, gates, the router
+  bool buffer = false;  // state that is kept and saved like a weight, but has no gradient
 };
 
 // A box of the global tensor.

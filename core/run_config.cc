@@ -31,9 +31,13 @@ void fields(FieldVisitor& f, MoeConfig& c) {
     "shared experts, applied to every token as one SwiGLU of width shared * ffn", between(0, 1024));
   f.choice("router", c.router, {"softmax", "topk_softmax", "sigmoid_bias"},
            "softmax then top-k, top-k then softmax, or sigmoid with a balancing bias");
-  f("renormalize", c.renormalize, "divide the weights of the chosen experts by their sum");
+  f("renormalize", c.renormalize,
+    "divide the weights of the chosen experts by their sum; sigmoid_bias: true unless set");
   f("aux_loss", c.aux_loss, "weight of the load-balance loss; it equals this at perfect balance",
     at_least(0));
+  f.choice("aux_scope", c.aux_scope, {"micro_batch", "sequence", "global_batch"},
+           "tokens whose loads the balance loss sees: a micro-batch, each sequence on its own, or "
+           "all of the step before");
   f("z_loss", c.z_loss, "weight of the squared log-sum-exp of the router's logits", at_least(0));
   f("capacity", c.capacity,
     "rows an expert takes, over the mean; the others are dropped; 0: dropless", at_least(0));
@@ -41,9 +45,13 @@ void fields(FieldVisitor& f, MoeConfig& c) {
            "with a capacity, keep the first pairs or the heaviest");
   f("shared_gate", c.shared_gate, "scale the shared experts by a sigmoid of the token");
   f("route_scale", c.route_scale, "factor on the weights of sigmoid_bias", above(0));
+  f("bias_rate", c.bias_rate, "what sigmoid_bias adds to or takes from a bias after each step",
+    at_least(0));
   f("n_group", c.n_group, "equal groups of experts for group-limited routing; 1: off",
-    between(1, 65536));
-  f("topk_group", c.topk_group, "groups a token may choose from", between(1, 65536));
+    between(1, 64));
+  f("topk_group", c.topk_group, "groups a token may choose from", between(1, 64));
+  f("force_balance", c.force_balance,
+    "for benchmarks: token n's choice j is expert (n * active + j) modulo experts");
   f.choice("compute", c.compute, {"grouped", "block_sparse", "loop"},
            "one ragged GEMM, block-sparse products, or a loop over experts");
   f.choice("activation", c.activation, {"swiglu", "gelu", "relu2"},
@@ -127,6 +135,8 @@ void fields(FieldVisitor& f, RunConfig& c) {
   f.choice("device", c.device, {"auto", "cpu", "cuda"}, "where to compute");
   f("init", c.init, "checkpoint whose weights to start from, with a fresh optimizer");
   f.choice("resume", c.resume, {"auto", "never"}, "go on from the newest checkpoint in run.dir");
+  f("routing_trace", c.routing_trace,
+    "\"write:FILE\" keeps every choice of experts, \"replay:FILE\" makes the same ones again");
 }
 
 void fields(FieldVisitor& f, Config& c) {
@@ -149,6 +159,10 @@ Config config_from_tree(ConfigNode tree, const std::vector<std::string>& overrid
   for (const std::string& text : overrides) apply_override(tree, text);
   Config config;
   config.places = read_fields(tree, [&](FieldVisitor& f) { fields(f, config); });
+  MoeConfig& moe = config.model.moe;
+  if (moe.router == "sigmoid_bias" && !config.places.contains("model.moe.renormalize")) {
+    moe.renormalize = true;
+  }
   validate(config);
   return config;
 }

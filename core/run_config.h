@@ -30,15 +30,18 @@ struct MoeConfig {
   int64_t ffn = 896;
   int64_t shared = 0;  // shared experts: one SwiGLU of width shared * ffn for every token
   std::string router = "softmax";
-  bool renormalize = false;
+  bool renormalize = false;  // read from a file, sigmoid_bias has true where the file is silent
   double aux_loss = 0.01;
+  std::string aux_scope = "micro_batch";
   double z_loss = 0.0;
   double capacity = 0.0;  // 0: dropless
   std::string drop_policy = "position";
   bool shared_gate = false;
   double route_scale = 1.0;
+  double bias_rate = 1e-3;
   int64_t n_group = 1;
   int64_t topk_group = 1;
+  bool force_balance = false;
   std::string compute = "grouped";
   std::string activation = "swiglu";  // of experts and shared experts
 };
@@ -107,6 +110,7 @@ struct RunConfig {
   std::string device = "auto";
   std::string init;
   std::string resume = "auto";
+  std::string routing_trace;  // "", "write:FILE" or "replay:FILE"
 };
 
 struct Config {

@@ -55,6 +55,27 @@ bool uses_moe(const ModelConfig& m) {
   return false;
 }
 
+// Settings that would do nothing where they stand.
+void check_moe_extras(const Config& config) {
+  const MoeConfig& moe = config.model.moe;
+  if (moe.route_scale != 1.0 && moe.router != "sigmoid_bias") {
+    refuse(config, {"model.moe.route_scale", "model.moe.router"}, moe.route_scale,
+           "scales the weights of model.moe.router = \"sigmoid_bias\" alone, not of \"{}\"; "
+           "nearest: 1.0",
+           moe.router);
+  }
+  if (moe.shared_gate && moe.shared == 0) {
+    refuse(config, {"model.moe.shared_gate", "model.moe.shared"}, "true",
+           "needs a shared expert; nearest: model.moe.shared = 1, or false");
+  }
+  if (moe.drop_policy != "position" && moe.capacity == 0) {
+    refuse(config, {"model.moe.drop_policy", "model.moe.capacity"},
+           fmt::format("\"{}\"", moe.drop_policy),
+           "says which pairs a capacity drops, and model.moe.capacity = 0 drops none; nearest: "
+           "model.moe.capacity = 1.25, or \"position\"");
+  }
+}
+
 void check_moe(const Config& config) {
   const MoeConfig& moe = config.model.moe;
   if (moe.active > moe.experts) {
@@ -73,14 +94,18 @@ void check_moe(const Config& config) {
   }
   if (moe.topk_group > moe.n_group) {
     refuse(config, {"model.moe.topk_group", "model.moe.n_group"}, moe.topk_group,
-           "is more than model.moe.n_group = {}; nearest: {}", moe.n_group, moe.n_group);
+           "is more than model.moe.n_group = {}; a token chooses from groups that exist; nearest: {}",
+           moe.n_group, moe.n_group);
   }
-  const int64_t reachable = moe.topk_group * (moe.experts / moe.n_group);
-  if (moe.active > reachable) {
-    refuse(config, {"model.moe.active", "model.moe.experts"}, moe.active,
-           "is more than the {} experts of topk_group = {} groups; nearest: {}", reachable,
-           moe.topk_group, reachable);
+  const int64_t group = moe.experts / moe.n_group;
+  if (moe.active > moe.topk_group * group) {
+    refuse(config, {"model.moe.active", "model.moe.topk_group"}, moe.active,
+           "is more than the {} experts of model.moe.topk_group = {} groups of {}; nearest: {}, or "
+           "model.moe.topk_group = {}",
+           moe.topk_group * group, moe.topk_group, group, moe.topk_group * group,
+           (moe.active + group - 1) / group);
   }
+  check_moe_extras(config);
 }
 
 void check_train(const Config& config) {
@@ -117,6 +142,22 @@ void check_parallel(const Config& config) {
   }
 }
 
+void check_run(const Config& config) {
+  const RunConfig& run = config.run;
+  if (run.dir.empty()) {
+    refuse(config, {"run.dir"}, "\"\"", "is empty; name a folder, for example \"runs/first\"");
+  }
+  const std::string& trace = run.routing_trace;
+  const size_t colon = trace.find(':');
+  const std::string verb = trace.substr(0, colon);
+  const bool file = colon != std::string::npos && colon + 1 < trace.size();
+  if (!trace.empty() && !(file && (verb == "write" || verb == "replay"))) {
+    const std::string name = file ? trace.substr(colon + 1) : "routing.safetensors";
+    refuse(config, {"run.routing_trace"}, fmt::format("\"{}\"", trace),
+           "is not a verb and a file; nearest: \"write:{}\" or \"replay:{}\"", name, name);
+  }
+}
+
 }  // namespace
 
 void validate(const Config& config) {
@@ -125,9 +166,7 @@ void validate(const Config& config) {
   check_train(config);
   check_optimizer(config);
   check_parallel(config);
-  if (config.run.dir.empty()) {
-    refuse(config, {"run.dir"}, "\"\"", "is empty; name a folder, for example \"runs/first\"");
-  }
+  check_run(config);
 }
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 #include "kernels/router.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "kernels/cpu/router.h"
@@ -19,62 +20,75 @@ ShareOf share_of(const Router& router) {
   return of_chosen ? ShareOf::kChosen : ShareOf::kAll;
 }
 
-void check(const Router& router, int64_t experts) {
+RouteRule rule_of(const Router& router, int64_t experts) {
   WEFT_CHECK(router.active >= 1 && router.active <= experts, "router: {} of {} experts active",
              router.active, experts);
+  const int64_t groups = router.groups, kept = router.kept_groups;
+  WEFT_CHECK(groups >= 1 && groups <= kMostGroups && experts % groups == 0 && kept >= 1 &&
+                 kept <= groups && kept * (experts / groups) >= router.active,
+             "router: {} of {} experts from {} of {} groups", router.active, experts, kept, groups);
+  const float scale = router.mode == RouterMode::kSigmoid ? router.scale : 1.0f;
+  return {experts, router.active, groups, kept, scale, share_of(router)};
 }
 
 }  // namespace
 
-int64_t route_forward(Exec& exec, const Router& router, ConstView logits, View probabilities,
-                      View index, View weight, View log_sum_exp) {
-  if (nothing_in(logits)) return -1;
-  const int64_t rows = logits.rows(), experts = logits.width(), pairs = rows * router.active;
-  check(router, experts);
-  WEFT_CHECK(logits.dtype == DType::kF32, "router: logits are {}", name_of(logits.dtype));
-  const RouteForward args{rows_of(logits),
-                          vector_of<float>(probabilities, rows * experts, "router: probabilities"),
-                          vector_of<int32_t>(index, pairs, "router: index"),
-                          vector_of<float>(weight, pairs, "router: weight"),
-                          vector_of<float>(log_sum_exp, rows, "router: log_sum_exp"),
-                          experts,
-                          router.active,
-                          share_of(router)};
+int64_t route_forward(Exec& exec, const Router& router, const RouterInput& in, const Routed& out) {
+  if (nothing_in(in.logits)) return -1;
+  const int64_t rows = in.logits.rows(), experts = in.logits.width(), pairs = rows * router.active;
+  WEFT_CHECK(in.logits.dtype == DType::kF32, "router: logits are {}", name_of(in.logits.dtype));
+  const RouteForward args{
+      rule_of(router, experts),
+      rows_of(in.logits),
+      given(in.bias) ? vector_of<float>(in.bias, experts, "router: bias") : nullptr,
+      vector_of<float>(out.probabilities, rows * experts, "router: probabilities"),
+      vector_of<int32_t>(out.index, pairs, "router: index"),
+      vector_of<float>(out.weight, pairs, "router: weight"),
+      vector_of<float>(out.log_sum_exp, rows, "router: log_sum_exp"),
+      given(out.entropy) ? vector_of<float>(out.entropy, rows, "router: entropy") : nullptr,
+      in.choice == Choice::kGiven,
+      router.mode == RouterMode::kSoftmax};
   const RouterTable& table = table_of(exec.isa);
+  const auto forward =
+      router.mode == RouterMode::kSigmoid ? table.sigmoid_forward : table.softmax_forward;
   const RowBlocks blocks = row_blocks(rows, experts);
   std::vector<int64_t> bad(static_cast<size_t>(blocks.count()));
   for_blocks(exec, blocks, [&](int64_t b, int64_t begin, int64_t end) {
-    bad[static_cast<size_t>(b)] = table.forward(args, begin, end);
+    bad[static_cast<size_t>(b)] = forward(args, begin, end);
   });
   const auto first = std::find_if(bad.begin(), bad.end(), [](int64_t r) { return r >= 0; });
   return first == bad.end() ? -1 : *first;
 }
 
-void route_backward(Exec& exec, const Router& router, const RouterBackward& scales,
-                    ConstView probabilities, ConstView index, ConstView weight,
-                    ConstView log_sum_exp, ConstView fraction, ConstView d_weight, View d_logits) {
+void route_backward(Exec& exec, const Router& router, ConstView logits, const Routed& routed,
+                    const RouterGradient& gradient, View d_logits) {
   if (nothing_in(d_logits)) return;
   const int64_t rows = d_logits.rows(), experts = d_logits.width(), pairs = rows * router.active;
-  check(router, experts);
   WEFT_CHECK(d_logits.dtype == DType::kF32, "router: d_logits are {}", name_of(d_logits.dtype));
-  WEFT_CHECK(given(fraction) || scales.aux_scale == 0.0f, "router: aux_scale {} without fractions",
-             scales.aux_scale);
+  const bool balance = gradient.aux_scale != 0.0f, sigmoid = router.mode == RouterMode::kSigmoid;
+  WEFT_CHECK(given(gradient.fraction) || !balance, "router: aux_scale {} without fractions",
+             gradient.aux_scale);
+  const int64_t runs = balance ? gradient.fraction.rows() : 1;
+  WEFT_CHECK(runs > 0 && rows % runs == 0, "router: fractions of {} runs for {} tokens", runs,
+             rows);
+  if (sigmoid) check_matrix(logits, rows, experts, "router: logits");
   const RouteBackward args{
-      vector_of<float>(probabilities, rows * experts, "router: probabilities"),
-      vector_of<int32_t>(index, pairs, "router: index"),
-      vector_of<float>(weight, pairs, "router: weight"),
-      vector_of<float>(log_sum_exp, rows, "router: log_sum_exp"),
-      scales.aux_scale == 0.0f ? nullptr : vector_of<float>(fraction, experts, "router: fraction"),
-      vector_of<float>(d_weight, pairs, "router: d_weight"),
+      rule_of(router, experts),
+      rows_of(logits),
+      vector_of<float>(ConstView(routed.probabilities), rows * experts, "router: probabilities"),
+      vector_of<int32_t>(ConstView(routed.index), pairs, "router: index"),
+      vector_of<float>(ConstView(routed.weight), pairs, "router: weight"),
+      vector_of<float>(ConstView(routed.log_sum_exp), rows, "router: log_sum_exp"),
+      balance ? vector_of<float>(gradient.fraction, runs * experts, "router: fraction") : nullptr,
+      rows / runs,
+      vector_of<float>(gradient.d_weight, pairs, "router: d_weight"),
       rows_of(d_logits),
-      experts,
-      router.active,
-      share_of(router),
-      scales.aux_scale,
-      scales.z_scale};
+      gradient.aux_scale,
+      gradient.z_scale};
   const RouterTable& table = table_of(exec.isa);
+  const auto backward = sigmoid ? table.sigmoid_backward : table.softmax_backward;
   for_blocks(exec, row_blocks(rows, experts),
-             [&](int64_t, int64_t begin, int64_t end) { table.backward(args, begin, end); });
+             [&](int64_t, int64_t begin, int64_t end) { backward(args, begin, end); });
 }
 
 // Counting sort. Blocks of tokens count on their own; with the counts of the blocks before it,
@@ -120,14 +134,61 @@ ExpertOrder order_by_expert(Exec& exec, ConstView index, int64_t experts) {
   return order;
 }
 
+// Each expert marks where its rows go; then every pair follows its row.
+ExpertOrder limited(Exec& exec, const ExpertOrder& order, ConstView weight, int64_t capacity,
+                    Keep keep) {
+  const auto experts = static_cast<int64_t>(order.offsets.size()) - 1;
+  const int64_t all = order.token.elements(), pairs = order.row.elements();
+  WEFT_CHECK(all == pairs && capacity >= 0, "limited: capacity {}, {} of {} pairs have rows",
+             capacity, all, pairs);
+  ExpertOrder out{{0}, {}, exec.empty(order.row.shape(), DType::kI32)};
+  for (int64_t e = 0; e < experts; ++e) {
+    const int64_t count = order.offsets[e + 1] - order.offsets[e];
+    out.offsets.push_back(out.offsets.back() + std::min(count, capacity));
+  }
+  out.token = exec.empty({out.offsets.back()}, DType::kI32);
+  if (pairs == 0) return out;
+  const Tensor sorted = exec.scratch({keep == Keep::kHeaviest ? all : 0});
+  if (keep == Keep::kHeaviest) permute_pairs(exec, order, weight, sorted);
+  const float* weight_of = sorted.data<float>();
+  std::vector<int32_t> moved(static_cast<size_t>(all), -1);
+  const int32_t* token = order.token.data<int32_t>();
+  int32_t* new_token = out.token.data<int32_t>();
+  exec.threads.run(experts, [&](int64_t e) {
+    const int64_t begin = order.offsets[e], count = order.offsets[e + 1] - begin;
+    const int64_t stay = std::min(count, capacity);
+    std::vector<int64_t> rows(static_cast<size_t>(count));
+    std::iota(rows.begin(), rows.end(), begin);
+    if (keep == Keep::kHeaviest && stay < count) {
+      std::nth_element(rows.begin(), rows.begin() + stay, rows.end(), [&](int64_t a, int64_t b) {
+        return weight_of[a] != weight_of[b] ? weight_of[a] > weight_of[b] : a < b;
+      });
+      std::sort(rows.begin(), rows.begin() + stay);
+    }
+    for (int64_t i = 0; i < stay; ++i) {
+      const int64_t from = rows[static_cast<size_t>(i)], to = out.offsets[e] + i;
+      moved[static_cast<size_t>(from)] = static_cast<int32_t>(to);
+      new_token[to] = token[from];
+    }
+  });
+  const int32_t* row = order.row.data<int32_t>();
+  int32_t* new_row = out.row.data<int32_t>();
+  for_blocks(exec, row_blocks(pairs, 1), [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) new_row[i] = moved[static_cast<size_t>(row[i])];
+  });
+  return out;
+}
+
 void permute_pairs(Exec& exec, const ExpertOrder& order, ConstView values, View sorted) {
   const int64_t pairs = order.row.elements();
   if (pairs == 0) return;
   const int32_t* row = order.row.data<int32_t>();
   const float* from = vector_of<float>(values, pairs, "permute_pairs: values");
-  float* to = vector_of<float>(sorted, pairs, "permute_pairs: sorted");
+  float* to = vector_of<float>(sorted, order.token.elements(), "permute_pairs: sorted");
   for_blocks(exec, row_blocks(pairs, 1), [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[row[i]] = from[i];
+    for (int64_t i = begin; i < end; ++i) {
+      if (row[i] >= 0) to[row[i]] = from[i];
+    }
   });
 }
 
@@ -135,10 +196,10 @@ void unpermute_pairs(Exec& exec, const ExpertOrder& order, ConstView sorted, Vie
   const int64_t pairs = order.row.elements();
   if (pairs == 0) return;
   const int32_t* row = order.row.data<int32_t>();
-  const float* from = vector_of<float>(sorted, pairs, "unpermute_pairs: sorted");
+  const float* from = vector_of<float>(sorted, order.token.elements(), "unpermute_pairs: sorted");
   float* to = vector_of<float>(values, pairs, "unpermute_pairs: values");
   for_blocks(exec, row_blocks(pairs, 1), [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) to[i] = from[row[i]];
+    for (int64_t i = begin; i < end; ++i) to[i] = row[i] >= 0 ? from[row[i]] : 0.0f;
   });
 }
 
@@ -150,7 +211,8 @@ void combine_rows(Exec& exec, const ExpertOrder& order, ConstView rows, View y, 
   WEFT_CHECK(order.row.shape().rows() == tokens,
              "combine_rows: {} rows for the choices of {} tokens", tokens,
              order.row.shape().rows());
-  if (active > 0) check_matrix(rows, tokens * active, width, "combine_rows: rows");
+  const int64_t sorted = order.token.elements();
+  if (sorted > 0) check_matrix(rows, sorted, width, "combine_rows: rows");
   const CombineArgs args{order.row.data<int32_t>(),    rows_of(rows), rows_of(y), active, width,
                          write == Combine::kAccumulate};
   const RouterTable& table = table_of(exec.isa);

@@ -8,43 +8,72 @@
 // The router's choice and the order in which experts see tokens. Everything in f32 or integers.
 namespace weft::kernels {
 
-enum class RouterMode : uint8_t { kSoftmax, kTopkSoftmax };
+// kSoftmax: softmax, then the best k.  kTopkSoftmax: the best k, then softmax over those.
+// kSigmoid: the best k of sigmoid(logit) + bias, weighed by the sigmoid without the bias.
+enum class RouterMode : uint8_t { kSoftmax, kTopkSoftmax, kSigmoid };
+
 struct Router {
-  RouterMode mode = RouterMode::kSoftmax;  // softmax then top-k, or top-k then softmax
-  bool renormalize = false;                // kSoftmax: divide by the sum of the chosen
-  int64_t active = 1;                      // k
+  RouterMode mode = RouterMode::kSoftmax;
+  bool renormalize = false;  // divide by the sum of the chosen (kTopkSoftmax always does)
+  int64_t active = 1;        // k
+  float scale = 1.0f;        // kSigmoid: factor on the weights
+  // Experts lie in `groups` equal groups (at most 64); a token may choose from the
+  // `kept_groups` groups whose two best selection scores have the largest sum. Selection scores are
+  // probabilities, logits or biased sigmoids, by mode.
+  int64_t groups = 1, kept_groups = 1;
 };
 
-// logits [n, experts] -> probabilities [n, experts] (softmax), index [n, k] (i32, best first, ties
-// to the lower index), weight [n, k]; log_sum_exp [n]. Returns the first token with a logit that is
-// not finite, or -1.
-int64_t route_forward(Exec& exec, const Router& router, ConstView logits, View probabilities,
-                      View index, View weight, View log_sum_exp);
+// What a router decides for n tokens, all contiguous.
+struct Routed {
+  View probabilities;  // [n, experts]: softmax, or the sigmoids over their sum
+  View index;          // i32 [n, k], best first, ties to the lower index
+  View weight;         // [n, k]
+  View log_sum_exp;    // [n], of the logits
+  View entropy = {};   // [n], of the probabilities, in nats; may be absent
+};
 
-// d_logits [n, experts] from d_weight [n, k], plus the balance loss's term
-// aux_scale * p_nj (fraction_j - sum_e fraction_e p_ne) with fraction [experts], plus the z loss's
-// term z_scale * lse_n p_nj.
-struct RouterBackward {
+enum class Choice : uint8_t { kMade, kGiven };  // kGiven: `index` is read, weights follow from it
+struct RouterInput {
+  ConstView logits;     // [n, experts]
+  ConstView bias = {};  // [experts], kSigmoid; absent: 0
+  Choice choice = Choice::kMade;
+};
+
+// Returns the first token with a logit that is not finite, or -1.
+int64_t route_forward(Exec& exec, const Router& router, const RouterInput& in, const Routed& out);
+
+// d_logits [n, experts] from d_weight [n, k], plus the balance loss's term, the gradient of
+// aux_scale * sum_e fraction_e p_ne, plus the z loss's, that of z_scale / 2 * log_sum_exp_n^2. The
+// tokens are cut into as many equal runs as `fraction` [runs, experts] has rows, each with its own.
+struct RouterGradient {
+  ConstView d_weight;
+  ConstView fraction = {};  // may be absent when aux_scale is 0
   float aux_scale = 0.0f;
   float z_scale = 0.0f;
 };
-void route_backward(Exec& exec, const Router& router, const RouterBackward& scales,
-                    ConstView probabilities, ConstView index, ConstView weight,
-                    ConstView log_sum_exp, ConstView fraction, ConstView d_weight, View d_logits);
+void route_backward(Exec& exec, const Router& router, ConstView logits, const Routed& routed,
+                    const RouterGradient& gradient, View d_logits);
 
-// The n * k (token, choice) pairs sorted by expert, then by token, then by choice.
+// The n * k (token, choice) pairs sorted by expert, then by token, then by choice. Where experts
+// have a capacity, pairs beyond it have no row.
 struct ExpertOrder {
   std::vector<int64_t> offsets;  // [experts + 1]: rows of expert e are offsets[e] .. offsets[e + 1]
-  Tensor token;                  // i32 [n * k]: sorted row -> token
-  Tensor row;                    // i32 [n, k]: pair -> sorted row
+  Tensor token;                  // i32 [rows]: sorted row -> token
+  Tensor row;                    // i32 [n, k]: pair -> sorted row, or -1
 };
 ExpertOrder order_by_expert(Exec& exec, ConstView index, int64_t experts);
 
-// sorted [n * k] = values [n, k] in sorted order (f32), and back.
+// The order of the pairs that stay when no expert takes more than `capacity`: its first ones, or
+// those of the largest weight [n, k] (ties: the lower token).
+enum class Keep : uint8_t { kFirst, kHeaviest };
+ExpertOrder limited(Exec& exec, const ExpertOrder& order, ConstView weight, int64_t capacity,
+                    Keep keep);
+
+// sorted [rows] = values [n, k] in sorted order (f32), and back; 0 for a pair without a row.
 void permute_pairs(Exec& exec, const ExpertOrder& order, ConstView values, View sorted);
 void unpermute_pairs(Exec& exec, const ExpertOrder& order, ConstView sorted, View values);
 
-// y [n, d] (+)= sum over k of rows [n * k, d] at row[n, k], in the order of k. y f32 or bf16.
+// y [n, d] (+)= sum over k of rows [rows, d] at row[n, k], in the order of k. y f32 or bf16.
 enum class Combine : uint8_t { kReplace, kAccumulate };
 void combine_rows(Exec& exec, const ExpertOrder& order, ConstView rows, View y,
                   Combine write = Combine::kReplace);

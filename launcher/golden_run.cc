@@ -137,23 +137,42 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   compare.check_weights(exec, store, "");
 }
 
+kernels::Router router_rule(const nlohmann::json& config) {
+  const std::string router = config.value("router", "softmax_topk");
+  const bool sigmoid = router == "sigmoid_bias";
+  return {.mode = sigmoid                    ? kernels::RouterMode::kSigmoid
+                  : router == "topk_softmax" ? kernels::RouterMode::kTopkSoftmax
+                                             : kernels::RouterMode::kSoftmax,
+          .renormalize = config.value("renormalize", sigmoid),
+          .active = config.at("top_k").get<int64_t>(),
+          .scale = config.value("route_scale", 1.0f)};
+}
+
 MoeOptions moe_options(const GoldenCase& golden, const nlohmann::json& config,
                        const std::string& scope) {
-  const std::string router = config.value("router", "softmax_topk");
-  if (router == "sigmoid_bias" || config.contains("capacity_factor")) {
-    throw ConfigError("{}: routers with a bias or a capacity are not built yet", golden.file().path());
-  }
   const Shape& gate_up = golden.shape("w." + scope + "experts.w_gate_up");
   const std::string shared = "w." + scope + "shared.w_down";
-  return {.router = {.rule = {.mode = router == "topk_softmax" ? kernels::RouterMode::kTopkSoftmax
-                                                               : kernels::RouterMode::kSoftmax,
-                              .renormalize = config.value("renormalize", false),
-                              .active = config.at("top_k").get<int64_t>()},
+  const bool gate = golden.has("w." + scope + "shared_gate.weight");
+  return {.router = {.rule = router_rule(config),
                      .experts = gate_up[0],
                      .aux_loss = golden.config.value("aux_coeff", 0.0),
-                     .z_loss = golden.config.value("z_coeff", 0.0)},
+                     .z_loss = golden.config.value("z_coeff", 0.0),
+                     .capacity = config.value("capacity_factor", 0.0),
+                     .keep = config.value("drop_policy", "position") == "probs"
+                                 ? kernels::Keep::kHeaviest
+                                 : kernels::Keep::kFirst},
           .width = gate_up[1] / 2,
-          .shared_width = golden.has(shared) ? golden.shape(shared)[1] : 0};
+          .shared_width = golden.has(shared) ? golden.shape(shared)[1] : 0,
+          .shared_gate = gate ? SharedGate::kSigmoid : SharedGate::kNone};
+}
+
+// The weights that were used: 0 where a pair was dropped.
+Tensor used_weights(Exec& exec, const Routing& routing) {
+  const int64_t rows = routing.order.token.elements();
+  const Tensor sorted = exec.empty({rows}), used = exec.empty(routing.weight.shape());
+  kernels::permute_pairs(exec, routing.order, routing.weight, sorted);
+  kernels::unpermute_pairs(exec, routing.order, sorted, used);
+  return used;
 }
 
 // In low precision the routing is the file's: margins between experts are smaller than the rounding.
@@ -161,7 +180,7 @@ std::optional<Routing> routing_of(Exec& exec, const GoldenCase& golden) {
   if (golden.precision == DType::kF32 || !golden.has("out.index")) return std::nullopt;
   Routing routing;
   routing.index = golden.read(exec, "out.index", DType::kI32);
-  if (golden.has("out.weights")) routing.weight = golden.read(exec, "out.weights", DType::kF32);
+  routing.weight = golden.read(exec, "out.weights", DType::kF32);
   return routing;
 }
 
@@ -182,7 +201,7 @@ void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   ParameterStore store;
   const Tensor x = golden.read(exec, "in.x", golden.precision);
   const MoeOptions options = moe_options(golden, golden.config, "");
-  const Moe moe(build_of(store, golden, x.shape()[1]), options);
+  Moe moe(build_of(store, golden, x.shape()[1]), options);
   prepare(runtime, golden, store);
 
   SavedStack saved;
@@ -196,10 +215,14 @@ void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   }
   compare.check(exec, "out.counts", counts);
   check_routing(exec, context, compare);
-  compare.check(exec, "out.weights", context.decided->weight);
+  compare.check(exec, "out.weights", used_weights(exec, *context.decided));
   compare.check(exec, "grad.in.x",
                 moe.backward(exec, golden.read(exec, "cot.y", DType::kF32), context, saved));
   compare.check_weights(exec, store, "");
+  moe.finish_step(report);
+  if (const Parameter* bias = store.find("router.bias")) {
+    compare.check(exec, "out.bias_updated", bias->master);
+  }
 }
 
 void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
@@ -224,7 +247,9 @@ void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const Shape rows{sequence.tokens(), shape[2]};
   SavedStack saved;
   StepContext context;
-  context.fixed_choice = routing_of(exec, golden);
+  if (golden.precision != DType::kF32 && golden.has("out.index")) {
+    context.given[build.layer] = golden.read(exec, "out.index", DType::kI32);
+  }
   const Tensor x = golden.read(exec, "in.x", DType::kF32).reshaped(rows);
   MixerState state;
   compare.check(exec, "out.y", block.forward(exec, x, sequence, context, saved, &state));

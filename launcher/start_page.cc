@@ -51,6 +51,7 @@ ParameterCount count_parameters(const Config& config, const ParameterStore& stor
   ParameterCount n;
   double active = 0;
   for (const Parameter& p : store.all()) {
+    if (p.spec.buffer) continue;
     const int64_t count = p.spec.global.elements();
     const std::string& name = p.spec.name;
     n.total += count;

@@ -10,6 +10,7 @@
 #include "launcher/bench_support.h"
 #include "launcher/cli.h"
 #include "launcher/commands.h"
+#include "launcher/expert_metrics.h"
 #include "launcher/info.h"
 #include "launcher/progress.h"
 #include "launcher/resume.h"
@@ -110,8 +111,8 @@ class TrainRun {
                   .mfu = trainer_.flops_per_step() / seconds / peak_,
                   .tokens = samples_ * config_.train.sequence,
                   .peak_bytes = runtime_.ledger().total().peak, .comm_bytes = {},
-                  .expert_load = result.expert_load, .dropped = 0, .skipped = result.skipped,
-                  .valid_loss = {}};
+                  .skipped = result.skipped, .valid_loss = {}};
+    describe_experts(result.moe, m);
     if (data_.valid && due(config_.data.eval_every)) m.valid_loss = validate();
     metrics_->write(m);
     show(m);
@@ -160,7 +161,9 @@ class TrainRun {
                   first + config_.train.global_batch - 1);
     for (const MoeReport& moe : result.moe) {
       if (moe.bad_token >= 0) {
-        log_.warning("  first router logits that are not finite: layer {}, token {} of the step", moe.layer, moe.bad_token);
+        const int64_t length = config_.train.sequence;
+        log_.warning("  first router logits that are not finite: layer {}, token {} of sample {}",
+                     moe.layer, moe.bad_token % length, first + moe.bad_token / length);
         break;
       }
     }
@@ -172,6 +175,7 @@ class TrainRun {
   }
 
   int stopped() {
+    trainer_.finish();
     log_.info("stopped on request after step {}", step_);
     progress_.line(fmt::format("stopped on request after step {} of {}, saved in {}\n"
                                "         start the same command again to go on",
@@ -180,6 +184,7 @@ class TrainRun {
   }
 
   void finish() {
+    trainer_.finish();
     if (steps_ == 0) {
       progress_.line(fmt::format("done   step {} of {} was taken before; longer: train.steps={}", step_,
                                  config_.train.steps, config_.train.steps * 2));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "launcher/schedule.h"
 
@@ -19,12 +18,25 @@ double clip_factor(double norm, double clip) {
   return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
 }
 
-double max_over_mean(const std::vector<int64_t>& counts) {
-  const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  const int64_t most = *std::max_element(counts.begin(), counts.end());
-  return total == 0 ? 0.0
-                    : static_cast<double>(most) * static_cast<double>(counts.size()) /
-                          static_cast<double>(total);
+// Adds one micro-batch, `share` of the step and starting at its token `begin`, to the step's reports.
+void add_reports(const std::vector<MoeReport>& reports, double share, int64_t begin,
+                 std::vector<MoeReport>& step) {
+  if (step.empty()) {
+    for (const MoeReport& report : reports) {
+      step.push_back({.layer = report.layer,
+                      .counts = std::vector<int64_t>(report.counts.size())});
+    }
+  }
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const MoeReport& report = reports[i];
+    MoeReport& total = step[i];
+    total.aux += share * report.aux;
+    total.z += share * report.z;
+    total.router_entropy += share * report.router_entropy;
+    total.dropped += report.dropped;
+    for (size_t e = 0; e < report.counts.size(); ++e) total.counts[e] += report.counts[e];
+    if (total.bad_token < 0 && report.bad_token >= 0) total.bad_token = begin + report.bad_token;
+  }
 }
 
 }  // namespace
@@ -43,6 +55,7 @@ Trainer::Trainer(const Config& config, Runtime& runtime)
       store_, runtime.ledger(),
       AdamOptions{.beta1 = o.betas[0], .beta2 = o.betas[1], .epsilon = o.eps,
                   .weight_decay = o.weight_decay});
+  trace_ = RoutingTrace(config);
 }
 
 void Trainer::initialize() {
@@ -55,52 +68,48 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
 
   const Batch batch = source(runtime_.pool(), first_sample, train.global_batch);
-  const int64_t row_tokens = train.sequence;
   const int64_t micro_batches = train.global_batch / train.micro_batch;
   const double targets = std::max<double>(1.0, static_cast<double>(batch.target_tokens));
   store_.zero_gradients(exec);
 
   double loss_sum = 0;
   for (int64_t m = 0; m < micro_batches; ++m) {
-    const int64_t begin = m * train.micro_batch * row_tokens, count = train.micro_batch * row_tokens;
-    const Sequence sequence =
-        make_sequence(exec, documents_between(batch.documents, begin, begin + count));
-    StepContext context{.aux_scale = 1.0f / static_cast<float>(micro_batches)};
-    loss_sum += model_.train(exec, batch.tokens.slice(begin, count),
-                             batch.targets.slice(begin, count), sequence,
-                             static_cast<float>(1.0 / targets), context);
-    add_reports(context, begin, metrics);
+    loss_sum += micro_batch(batch, {m * train.micro_batch, train.micro_batch}, targets, metrics);
   }
   metrics.loss = loss_sum / targets;
-  metrics.tokens = train.global_batch * row_tokens;
-  metrics.aux_loss *= config_.model.moe.aux_loss / static_cast<double>(micro_batches);
-  metrics.z_loss *= config_.model.moe.z_loss / static_cast<double>(micro_batches);
-  for (const MoeReport& report : metrics.moe) metrics.expert_load.push_back(max_over_mean(report.counts));
+  metrics.tokens = train.global_batch * train.sequence;
+  for (const MoeReport& report : metrics.moe) {
+    metrics.aux_loss += config_.model.moe.aux_loss * report.aux;
+    metrics.z_loss += config_.model.moe.z_loss * report.z;
+  }
 
   metrics.grad_norm = optimizer_->gradient_norm(exec);
   metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
   if (!metrics.skipped) {
     optimizer_->step(exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip),
                      ++updates_);
+    model_.finish_step(metrics.moe);
   }
   return metrics;
 }
 
-void Trainer::add_reports(const StepContext& context, int64_t first_token,
-                          StepResult& metrics) const {
-  for (size_t i = 0; i < context.reports.size(); ++i) {
-    const MoeReport& report = context.reports[i];
-    metrics.aux_loss += report.aux;
-    metrics.z_loss += report.z;
-    if (i == metrics.moe.size()) {
-      metrics.moe.push_back({.layer = report.layer, .counts = std::vector<int64_t>(report.counts.size())});
-    }
-    MoeReport& total = metrics.moe[i];
-    total.aux += report.aux;
-    total.z += report.z;
-    for (size_t e = 0; e < report.counts.size(); ++e) total.counts[e] += report.counts[e];
-    if (total.bad_token < 0 && report.bad_token >= 0) total.bad_token = first_token + report.bad_token;
-  }
+double Trainer::micro_batch(const Batch& batch, Rows rows, double targets, StepResult& metrics) {
+  Exec& exec = runtime_.exec();
+  const int64_t length = config_.train.sequence;
+  const double share =
+      static_cast<double>(rows.count) / static_cast<double>(config_.train.global_batch);
+  const int64_t begin = rows.first * length, count = rows.count * length;
+  const Sequence sequence =
+      make_sequence(exec, documents_between(batch.documents, begin, begin + count));
+  StepContext context{.aux_scale = static_cast<float>(share), .row_tokens = length};
+  const RoutingTrace::Tokens traced{metrics.step, begin, count};
+  trace_.before(exec, traced, context);
+  const double loss_sum =
+      model_.train(exec, batch.tokens.slice(begin, count), batch.targets.slice(begin, count),
+                   sequence, static_cast<float>(1.0 / targets), context);
+  trace_.after(traced, context);
+  add_reports(context.reports, share, begin, metrics.moe);
+  return loss_sum;
 }
 
 std::vector<SavedTensor> Trainer::saved_tensors(State which) {

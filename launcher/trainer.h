@@ -5,6 +5,7 @@
 
 #include "core/run_config.h"
 #include "core/sampler.h"
+#include "launcher/routing_trace.h"
 #include "launcher/runtime.h"
 #include "layers/model_stage.h"
 #include "parallel/optimizer.h"
@@ -21,8 +22,9 @@ struct StepResult {
   double lr = 0;
   int64_t tokens = 0;     // of this step
   bool skipped = false;   // loss or gradients were not finite: nothing was changed
-  std::vector<double> expert_load = {};  // most loaded expert over the mean, per mixture of experts
-  std::vector<MoeReport> moe = {};       // summed over micro-batches, per mixture of experts
+  // Per mixture of experts: counts and dropped are sums over micro-batches, losses and entropies means;
+  // bad_token counts from the step's first token.
+  std::vector<MoeReport> moe = {};
 };
 
 // The tokens of samples [first, first + rows).
@@ -47,6 +49,9 @@ class Trainer {
   int64_t updates() const { return updates_; }
   void resume(int64_t updates) { updates_ = updates; }
 
+  // After the last step: writes the routing trace, where one is asked for.
+  void finish() { trace_.finish(); }
+
   double evaluate(const BatchSource& source, int64_t first, int64_t rows);
 
   ParameterStore& parameters() { return store_; }
@@ -54,13 +59,18 @@ class Trainer {
   const Config& config() const { return config_; }
 
  private:
-  void add_reports(const StepContext& context, int64_t first_token, StepResult& metrics) const;
+  struct Rows {  // of a step's batch
+    int64_t first, count;
+  };
+  // Forward and backward of one micro-batch; returns its sum of losses.
+  double micro_batch(const Batch& batch, Rows rows, double targets, StepResult& metrics);
 
   Config config_;
   Runtime& runtime_;
   ParameterStore store_;
   ModelStage model_;
   std::unique_ptr<Optimizer> optimizer_;
+  RoutingTrace trace_;
   int64_t updates_ = 0;
 };
 

@@ -20,12 +20,6 @@ void refuse_unbuilt(const Config& config) {
       {"parallel.expert_tensor", p.expert_tensor > 1, "1"},
       {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},
       {"parallel.virtual_stages", p.virtual_stages > 1, "1"},
-      {"model.moe.shared_gate", m.moe.shared_gate, "false"},
-      {"model.moe.router", m.moe.router == "sigmoid_bias", "\"softmax\" or \"topk_softmax\""},
-      {"model.moe.route_scale", m.moe.route_scale != 1.0, "1.0"},
-      {"model.moe.capacity", m.moe.capacity > 0, "0 (dropless)"},
-      {"model.moe.drop_policy", m.moe.drop_policy != d.model.moe.drop_policy, "\"position\""},
-      {"model.moe.n_group", m.moe.n_group > 1, "1"},
       {"run.device", r.device == "cuda", "\"auto\" or \"cpu\""},
   };
   for (const Rule& rule : rules) {

@@ -29,6 +29,7 @@ class Block {
                   SavedStack& saved) const;
 
   double flops_per_token(int64_t length) const;
+  void finish_step(const MoeReport& step) { feed_forward_->finish_step(step); }
 
  private:
   struct Kept {  // in place of what is computed again

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -9,14 +10,15 @@
 
 namespace weft {
 
-// What a mixture of experts reports of one forward pass. Plain numbers, summed by the trainer.
+// What a mixture of experts reports of one forward pass. Plain numbers, added up by the trainer.
 struct MoeReport {
   int64_t layer = 0;
-  double aux = 0;                // balance loss without its coefficient
-  double z = 0;                  // z loss without its coefficient
-  double router_entropy = 0;     // nats, mean over tokens
-  std::vector<int64_t> counts = {};   // pairs per expert
-  int64_t bad_token = -1;        // first token whose router logits are not finite, or -1
+  double aux = 0;                    // balance loss without its coefficient
+  double z = 0;                      // z loss without its coefficient
+  double router_entropy = 0;         // nats, mean over tokens
+  std::vector<int64_t> counts = {};  // pairs per expert, before any is dropped
+  int64_t dropped = 0;               // pairs beyond an expert's capacity
+  int64_t bad_token = -1;            // first token whose router logits are not finite, or -1
 };
 
 // Where each token goes: decided once per token and layer, in f32, and never again, not even when
@@ -24,24 +26,36 @@ struct MoeReport {
 struct Routing {
   Tensor probabilities;  // [tokens, experts]
   Tensor index;          // i32 [tokens, active], best first
-  Tensor weight;         // [tokens, active]
+  Tensor weight;         // [tokens, active], of dropped pairs too
   Tensor log_sum_exp;    // [tokens]
-  Tensor fraction;       // [experts]: share of all pairs, a constant for differentiation
+  Tensor logits;         // [tokens, experts], where backward needs them (sigmoid)
+  Tensor fraction;       // [runs, experts]: shares of pairs, constants for differentiation
   kernels::ExpertOrder order;
+
+  kernels::Routed views() const { return {probabilities, index, weight, log_sum_exp}; }
 };
+
+// The experts chosen for the tokens of a micro-batch, i32 [tokens, active], by layer.
+using Choices = std::map<int64_t, Tensor>;
 
 // What the layers of a stage share during one micro-batch.
 struct StepContext {
-  float aux_scale = 1.0f;          // share of this micro-batch in the step's balance and z losses
+  float aux_scale = 1.0f;  // share of this micro-batch in the step's balance and z losses
+  int64_t row_tokens = 0;  // tokens of one sequence; 0: the micro-batch is one
   std::vector<MoeReport> reports = {};  // one per mixture of experts, in layer order
 
-  // Recompute: forward leaves its decision in `decided`; a second forward finds it in `replay`, uses it
-  // and reports nothing.
+  // Recompute: forward leaves its decision in `decided`; a second forward finds it in `replay`,
+  // uses it and reports nothing.
   std::optional<Routing> decided = {};
   std::optional<Routing> replay = {};
 
-  // Tests and benchmarks: experts and weights chosen elsewhere (index and weight are read; without a weight it is the router's own);
-  // probabilities and losses are still the router's own.
+  // Routing traces: choices made elsewhere, whose weights and losses are still the router's own;
+  // and the choices made here, where they are wanted.
+  Choices given = {};
+  std::optional<Choices> made = {};
+
+  // Tests: experts and weights chosen elsewhere (index and weight are read); probabilities and
+  // losses are still the router's own.
   std::optional<Routing> fixed_choice = {};
 };
 
@@ -55,6 +69,9 @@ class FeedForward {
   virtual Tensor backward(Exec& exec, const Tensor& dy, const StepContext& context,
                           SavedStack& saved) const = 0;
   virtual double flops_per_token() const = 0;  // forward, multiply and add counted apart
+
+  // After an optimizer step, with the report of all its tokens: what balances without a gradient.
+  virtual void finish_step(const MoeReport&) {}
 };
 
 }  // namespace weft

@@ -41,34 +41,50 @@ void Mlp::refresh(Exec& exec) const {
 }
 
 Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext&, SavedStack& saved) const {
+  return forward_scaled(exec, x, {}, saved);
+}
+
+Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext&, SavedStack& saved) const {
+  return backward_scaled(exec, dy, saved).dx;
+}
+
+Tensor Mlp::forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale,
+                           SavedStack& saved) const {
   refresh(exec);
   const int64_t tokens = x.shape().rows();
   const Tensor pre = exec.empty({tokens, in_.shape[0]}, compute_);
   kernels::gemm(exec, x, in_forward_, pre);
   const Tensor h = exec.empty({tokens, width_}, compute_);
-  kernels::ffn_activation_forward(exec, activation_, pre, {}, h);
+  kernels::ffn_activation_forward(exec, activation_, pre,
+                                  scale.defined() ? ConstView(scale) : ConstView{}, h);
   const Tensor y = exec.empty({tokens, down_.shape[0]});
   kernels::gemm(exec, h, down_forward_, y);
-  saved.push(Saved{x, pre});
+  saved.push(Saved{x, pre, scale});
   return y;
 }
 
-Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext&, SavedStack& saved) const {
-  const auto [x, pre] = saved.pop<Saved>();
+Mlp::Gradients Mlp::backward_scaled(Exec& exec, const Tensor& dy, SavedStack& saved) const {
+  const auto [x, pre, scale] = saved.pop<Saved>();
   const int64_t tokens = x.shape().rows();
   const Tensor dyc = in_type(exec, dy, compute_);
   const Tensor dh = exec.empty({tokens, width_}, compute_);
   kernels::gemm(exec, dyc, down_backward_, dh);
   const Tensor h = exec.empty({tokens, width_}, compute_);
+  const bool scaled = scale.defined();
+  const Tensor d_scale = scaled ? exec.empty({tokens}) : Tensor{};
   // pre becomes its own gradient.
-  kernels::ffn_activation_backward(
-      exec, activation_,
-      {.pre = pre, .scale = {}, .dh = dh, .d_pre = pre, .d_scale = {}, .h = h});
+  kernels::ffn_activation_backward(exec, activation_,
+                                   {.pre = pre,
+                                    .scale = scaled ? ConstView(scale) : ConstView{},
+                                    .dh = dh,
+                                    .d_pre = pre,
+                                    .d_scale = scaled ? View(d_scale) : View{},
+                                    .h = h});
   kernels::gemm(exec, dyc, h, down_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
   kernels::gemm(exec, pre, x, in_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
   const Tensor dx = exec.empty(x.shape());
   kernels::gemm(exec, pre, in_backward_, dx);
-  return dx;
+  return {dx, d_scale};
 }
 
 double Mlp::flops_per_token() const {

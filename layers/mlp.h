@@ -17,9 +17,16 @@ class Mlp final : public FeedForward {
                   SavedStack& saved) const override;
   double flops_per_token() const override;
 
+  // The same with row n of y times scale[n] (f32 [tokens]; undefined: 1). Backward gives its gradient too.
+  struct Gradients {
+    Tensor dx, d_scale;
+  };
+  Tensor forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale, SavedStack& saved) const;
+  Gradients backward_scaled(Exec& exec, const Tensor& dy, SavedStack& saved) const;
+
  private:
   struct Saved {
-    Tensor x, pre;
+    Tensor x, pre, scale;
   };
   void refresh(Exec& exec) const;
 

@@ -7,17 +7,37 @@
 namespace weft {
 namespace {
 
+kernels::Router router_rule(const MoeConfig& c) {
+  const auto mode = c.router == "sigmoid_bias"   ? kernels::RouterMode::kSigmoid
+                    : c.router == "topk_softmax" ? kernels::RouterMode::kTopkSoftmax
+                                                 : kernels::RouterMode::kSoftmax;
+  return {.mode = mode,
+          .renormalize = c.renormalize,
+          .active = c.active,
+          .scale = static_cast<float>(c.route_scale),
+          .groups = c.n_group,
+          .kept_groups = c.topk_group};
+}
+
+AuxScope aux_scope(const std::string& name) {
+  if (name == "sequence") return AuxScope::kSequence;
+  return name == "global_batch" ? AuxScope::kGlobalBatch : AuxScope::kMicroBatch;
+}
+
 MoeOptions moe_options(const MoeConfig& c) {
-  const bool after = c.router == "topk_softmax";
-  return {.router = {.rule = {.mode = after ? kernels::RouterMode::kTopkSoftmax
-                                            : kernels::RouterMode::kSoftmax,
-                              .renormalize = c.renormalize,
-                              .active = c.active},
+  return {.router = {.rule = router_rule(c),
                      .experts = c.experts,
                      .aux_loss = c.aux_loss,
-                     .z_loss = c.z_loss},
+                     .z_loss = c.z_loss,
+                     .scope = aux_scope(c.aux_scope),
+                     .bias_rate = c.bias_rate,
+                     .capacity = c.capacity,
+                     .keep = c.drop_policy == "probs" ? kernels::Keep::kHeaviest
+                                                      : kernels::Keep::kFirst,
+                     .balance = c.force_balance ? Balance::kForced : Balance::kLearned},
           .width = c.ffn,
-          .shared_width = c.shared * c.ffn};
+          .shared_width = c.shared * c.ffn,
+          .shared_gate = c.shared_gate ? SharedGate::kSigmoid : SharedGate::kNone};
 }
 
 kernels::FfnActivation activation_of(const std::string& name) {
@@ -115,6 +135,12 @@ double ModelStage::evaluate(Exec& exec, const Tensor& tokens, const Tensor& targ
   StepContext context;
   const Tensor x = run_blocks(exec, tokens, sequence, context, saved);
   return head_.forward(exec, x, targets, 1.0f, LossHead::Gradients::kNo).loss_sum;
+}
+
+void ModelStage::finish_step(const std::vector<MoeReport>& step) {
+  for (const MoeReport& report : step) {
+    blocks_.at(static_cast<size_t>(report.layer)).finish_step(report);
+  }
 }
 
 double ModelStage::flops_per_token(int64_t length) const {

@@ -17,7 +17,6 @@ class ModelStage {
   // Declares every weight in `store`; allocate it before use.
   ModelStage(const ModelConfig& model, Recompute recompute, DType compute, ParameterStore& store);
 
-
   // tokens, targets: i32 [tokens]. Gradients of loss sum * scale are added into the weights' gradients,
   // together with those of the balance losses.
   double train(Exec& exec, const Tensor& tokens, const Tensor& targets, const Sequence& sequence,
@@ -25,6 +24,9 @@ class ModelStage {
   // Sum of losses alone.
   double evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
                   const Sequence& sequence) const;
+
+  // After an optimizer step, with the reports of all its tokens: experts are balanced.
+  void finish_step(const std::vector<MoeReport>& step);
 
   // Forward FLOPs, for documents of `length` tokens; a training step takes three times that.
   double flops_per_token(int64_t length) const;

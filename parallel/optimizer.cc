@@ -42,7 +42,10 @@ std::vector<SavedTensor> Optimizer::saved_tensors() const {
 
 double Optimizer::gradient_norm(Exec& exec) const {
   double sum = 0;
-  for (const size_t i : by_name_) sum += kernels::sum_of_squares(exec, flat(store_.all()[i].grad));
+  for (const size_t i : by_name_) {
+    const Parameter& p = store_.all()[i];
+    if (!p.spec.buffer) sum += kernels::sum_of_squares(exec, flat(p.grad));
+  }
   return std::sqrt(sum);
 }
 
@@ -55,6 +58,7 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
                       .grad_scale = grad_scale,
                       .step = step};
   for (Parameter& p : store_.all()) {
+    if (p.spec.buffer) continue;
     adam.weight_decay = p.spec.weight_decay ? options_.weight_decay : 0.0;
     const bool copied = p.value.dtype() != DType::kF32;
     kernels::adamw(exec, adam, flat(p.master), flat(p.grad), flat(moment(m_, p)), flat(moment(v_, p)),

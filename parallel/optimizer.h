@@ -11,7 +11,7 @@ struct AdamOptions {
   double weight_decay = 0.1;  // of the parameters whose spec asks for it
 };
 
-// AdamW over every parameter of a store. Moments lie in arenas of their own, at the same offsets as the
+// AdamW over every parameter of a store that is not a buffer. Moments lie in arenas of their own, at the same offsets as the
 // parameters. One rank holds all of them.
 class Optimizer {
  public:

@@ -9,13 +9,15 @@ Moe::Moe(const Build& build, const MoeOptions& options)
       hidden_(build.hidden),
       router_(build, options.router),
       experts_(build, options.router.experts, options.width) {
-  if (options.shared_width > 0) shared_.emplace(build.in("shared"), options.shared_width);
+  if (options.shared_width > 0) {
+    shared_.emplace(build, options.shared_width, options.shared_gate);
+  }
 }
 
 Tensor Moe::forward(Exec& exec, const Tensor& x, StepContext& context, SavedStack& saved) const {
   Routing routing = router_.forward(exec, x, context);
   const Tensor y = experts_.forward(exec, x, routing, saved);
-  if (shared_) kernels::add(exec, y, shared_->forward(exec, x, context, saved), y);
+  if (shared_) kernels::add(exec, y, shared_->forward(exec, x, saved), y);
   saved.push(Saved{x, std::move(routing)});
   return y;
 }
@@ -24,7 +26,7 @@ Tensor Moe::backward(Exec& exec, const Tensor& dy, const StepContext& context,
                      SavedStack& saved) const {
   const auto [x, routing] = saved.pop<Saved>();
   Tensor d_shared;
-  if (shared_) d_shared = shared_->backward(exec, dy, context, saved);
+  if (shared_) d_shared = shared_->backward(exec, dy, saved);
   const auto [dx, d_weight] = experts_.backward(exec, dy, routing, saved);
   router_.backward(exec, x, routing, d_weight, context, dx);
   if (shared_) kernels::add(exec, dx, d_shared, dx);

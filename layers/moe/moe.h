@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "layers/mlp.h"
 #include "layers/moe/experts.h"
 #include "layers/moe/router.h"
+#include "layers/moe/shared_expert.h"
 
 namespace weft {
 
@@ -12,18 +12,21 @@ struct MoeOptions {
   RouterOptions router;
   int64_t width = 0;         // of one expert
   int64_t shared_width = 0;  // of the always-on expert; 0: none
+  SharedGate shared_gate = SharedGate::kNone;
 };
 
-// Mixture of experts: every token is computed by the experts its router row chose (nothing is dropped)
-// and by the shared expert, if there is one.
+// Mixture of experts: every token is computed by the experts its router row chose (but for pairs
+// beyond an expert's capacity, where there is one) and by the shared expert, if there is one.
 class Moe final : public FeedForward {
  public:
   Moe(const Build& build, const MoeOptions& options);
 
-  Tensor forward(Exec& exec, const Tensor& x, StepContext& context, SavedStack& saved) const override;
+  Tensor forward(Exec& exec, const Tensor& x, StepContext& context,
+                 SavedStack& saved) const override;
   Tensor backward(Exec& exec, const Tensor& dy, const StepContext& context,
                   SavedStack& saved) const override;
   double flops_per_token() const override;
+  void finish_step(const MoeReport& step) override { router_.finish_step(step.counts); }
 
  private:
   struct Saved {
@@ -34,7 +37,7 @@ class Moe final : public FeedForward {
   int64_t hidden_;
   ExpertRouter router_;
   Experts experts_;
-  std::optional<Mlp> shared_;
+  std::optional<SharedExpert> shared_;
 };
 
 }  // namespace weft

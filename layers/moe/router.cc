@@ -1,6 +1,8 @@
 #include "layers/moe/router.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/gemm.h"
 #include "layers/convert.h"
@@ -8,28 +10,54 @@
 namespace weft {
 namespace {
 
+using kernels::RouterMode;
 using kernels::Transpose;
 using kernels::Write;
 
-// The router's own weights of experts that were chosen elsewhere.
-Tensor weights_of(Exec& exec, const kernels::Router& rule, const Routing& routing) {
-  const int64_t tokens = routing.index.shape()[0], active = routing.index.shape()[1];
-  const int64_t experts = routing.probabilities.shape()[1];
-  const bool renormalize = rule.renormalize || rule.mode == kernels::RouterMode::kTopkSoftmax;
-  const Tensor weight = exec.empty({tokens, active});
-  for (int64_t n = 0; n < tokens; ++n) {
-    const float* p = routing.probabilities.data<float>() + n * experts;
-    const int32_t* chosen = routing.index.data<int32_t>() + n * active;
-    float sum = 0;
-    for (int64_t k = 0; k < active; ++k) sum += p[chosen[k]];
-    for (int64_t k = 0; k < active; ++k) {
-      weight.data<float>()[n * active + k] = renormalize ? p[chosen[k]] / sum : p[chosen[k]];
+Parameter& declare_buffer(const Build& build, const char* name, int64_t experts) {
+  return build.store.declare({.name = build.scope + name,
+                              .global = {experts},
+                              .init = Init::zeros(),
+                              .weight_decay = false,
+                              .f32 = true,
+                              .buffer = true});
+}
+
+std::vector<int64_t> counts_of(const kernels::ExpertOrder& order) {
+  std::vector<int64_t> counts(order.offsets.size() - 1);
+  for (size_t e = 0; e < counts.size(); ++e) counts[e] = order.offsets[e + 1] - order.offsets[e];
+  return counts;
+}
+
+// f [runs, experts] of `index`, whose rows are cut into `runs` equal runs.
+void count_fractions(const Tensor& index, int64_t runs, const Tensor& f) {
+  const int64_t experts = f.shape()[1], pairs = index.elements() / std::max<int64_t>(1, runs);
+  std::vector<int64_t> counts(static_cast<size_t>(experts));
+  for (int64_t r = 0; r < runs; ++r) {
+    std::fill(counts.begin(), counts.end(), 0);
+    const int32_t* chosen = index.data<int32_t>() + r * pairs;
+    for (int64_t i = 0; i < pairs; ++i) ++counts[static_cast<size_t>(chosen[i])];
+    for (int64_t e = 0; e < experts; ++e) {
+      f.data<float>()[r * experts + e] =
+          static_cast<float>(static_cast<double>(counts[static_cast<size_t>(e)]) /
+                             static_cast<double>(std::max<int64_t>(1, pairs)));
     }
   }
-  return weight;
+}
+
+double mean_of(const Tensor& t, double (*f)(double)) {
+  double sum = 0;
+  for (int64_t i = 0; i < t.elements(); ++i) sum += f(t.data<float>()[i]);
+  return sum / static_cast<double>(std::max<int64_t>(1, t.elements()));
 }
 
 }  // namespace
+
+int64_t capacity_of(const RouterOptions& o, int64_t tokens) {
+  return static_cast<int64_t>(
+      std::ceil(o.capacity * static_cast<double>(tokens) * static_cast<double>(o.rule.active) /
+                static_cast<double>(o.experts)));
+}
 
 ExpertRouter::ExpertRouter(const Build& build, const RouterOptions& options)
     : options_(options),
@@ -37,7 +65,13 @@ ExpertRouter::ExpertRouter(const Build& build, const RouterOptions& options)
       weight_(build.store.declare({.name = build.scope + "router.weight",
                                    .global = {options.experts, build.hidden},
                                    .init = Init::normal(kInitDeviation),
-                                   .f32 = true})) {}
+                                   .f32 = true})),
+      bias_(options.rule.mode == RouterMode::kSigmoid
+                ? &declare_buffer(build, "router.bias", options.experts)
+                : nullptr),
+      load_(options.scope == AuxScope::kGlobalBatch
+                ? &declare_buffer(build, "router.load", options.experts)
+                : nullptr) {}
 
 Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context) const {
   if (context.replay) {
@@ -46,51 +80,93 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
     return routing;
   }
   const int64_t tokens = x.shape().rows(), experts = options_.experts;
-  const Tensor logits = exec.empty({tokens, experts});
+  const Tensor logits = exec.empty({tokens, experts}), entropy = exec.scratch({tokens});
   kernels::gemm(exec, in_type(exec, x, DType::kF32), weight_.value, logits, {.b = Transpose::kYes});
-  Routing routing{.probabilities = exec.empty({tokens, experts}),
-                  .index = exec.empty({tokens, options_.rule.active}, DType::kI32),
-                  .weight = exec.empty({tokens, options_.rule.active}),
-                  .log_sum_exp = exec.empty({tokens}),
-                  .fraction = exec.empty({experts}),
-                  .order = {}};
-  const int64_t bad_token =
-      kernels::route_forward(exec, options_.rule, logits, routing.probabilities, routing.index,
-                             routing.weight, routing.log_sum_exp);
-  if (context.fixed_choice) {
-    routing.index = context.fixed_choice->index;
-    routing.weight = context.fixed_choice->weight.defined()
-                         ? context.fixed_choice->weight
-                         : weights_of(exec, options_.rule, routing);
-  }
+  Routing routing;
+  const int64_t bad_token = decide(exec, logits, context, routing, entropy);
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
-  const auto pairs = static_cast<double>(tokens * options_.rule.active);
-  for (int64_t e = 0; e < experts; ++e) {
-    const int64_t count = routing.order.offsets[e + 1] - routing.order.offsets[e];
-    routing.fraction.data<float>()[e] = static_cast<float>(static_cast<double>(count) / pairs);
+  routing.fraction = fractions(exec, routing, context);
+  MoeReport moe = report(exec, routing, entropy);
+  moe.bad_token = bad_token;
+  if (options_.capacity > 0) {
+    routing.order = kernels::limited(exec, routing.order, routing.weight,
+                                     capacity_of(options_, tokens), options_.keep);
+    moe.dropped = tokens * options_.rule.active - routing.order.offsets.back();
   }
-  report(exec, routing, bad_token, context);
+  context.reports.push_back(std::move(moe));
+  if (context.made) context.made->insert_or_assign(layer_, routing.index);
   context.decided = routing;
   return routing;
 }
 
-void ExpertRouter::report(Exec& exec, const Routing& routing, int64_t bad_token,
-                          StepContext& context) const {
-  const int64_t experts = options_.experts;
+int64_t ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext& context,
+                             Routing& routing, const Tensor& entropy) const {
+  const int64_t tokens = logits.shape()[0], active = options_.rule.active;
+  routing.probabilities = exec.empty(logits.shape());
+  routing.weight = exec.empty({tokens, active});
+  routing.log_sum_exp = exec.empty({tokens});
+  if (options_.rule.mode == RouterMode::kSigmoid) routing.logits = logits;
+
+  kernels::RouterInput in{.logits = logits,
+                          .bias = bias_ ? ConstView(bias_->value) : ConstView{},
+                          .choice = kernels::Choice::kGiven};
+  if (const auto given = context.given.find(layer_); given != context.given.end()) {
+    routing.index = given->second;
+    WEFT_CHECK((routing.index.shape() == Shape{tokens, active}),
+               "layer {}: {} chosen for {} tokens", layer_, routing.index.shape(), tokens);
+  } else if (options_.balance == Balance::kForced) {
+    routing.index = exec.empty({tokens, active}, DType::kI32);
+    for (int64_t i = 0; i < tokens * active; ++i) {
+      routing.index.data<int32_t>()[i] = static_cast<int32_t>(i % options_.experts);
+    }
+  } else {
+    routing.index = exec.empty({tokens, active}, DType::kI32);
+    in.choice = kernels::Choice::kMade;
+  }
+  kernels::Routed out = routing.views();
+  out.entropy = entropy;
+  const int64_t bad_token = kernels::route_forward(exec, options_.rule, in, out);
+  if (context.fixed_choice) {
+    routing.index = context.fixed_choice->index;
+    routing.weight = context.fixed_choice->weight;
+  }
+  return bad_token;
+}
+
+Tensor ExpertRouter::fractions(Exec& exec, const Routing& routing,
+                               const StepContext& context) const {
+  const int64_t tokens = routing.index.shape()[0], experts = options_.experts;
+  const bool per_row = options_.scope == AuxScope::kSequence && context.row_tokens > 0;
+  WEFT_CHECK(!per_row || tokens % context.row_tokens == 0,
+             "{} tokens are not whole sequences of {}", tokens, context.row_tokens);
+  const Tensor f = exec.empty({per_row ? tokens / context.row_tokens : 1, experts});
+  if (load_) {
+    const float* before = load_->value.data<float>();
+    if (std::accumulate(before, before + experts, 0.0) > 0) {
+      std::copy_n(before, experts, f.data<float>());
+      return f;
+    }
+  }
+  count_fractions(routing.index, f.shape()[0], f);
+  return f;
+}
+
+MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy) const {
+  const int64_t experts = options_.experts, runs = routing.fraction.shape()[0];
+  const int64_t run = routing.probabilities.shape()[0] / std::max<int64_t>(1, runs);
+  MoeReport report{.layer = layer_, .counts = counts_of(routing.order)};
   const Tensor mean = exec.empty({experts});
-  kernels::column_mean(exec, routing.probabilities, mean);
-  MoeReport report{.layer = layer_, .counts = std::vector<int64_t>(experts), .bad_token = bad_token};
-  for (int64_t e = 0; e < experts; ++e) {
-    const double fraction = routing.fraction.data<float>()[e], p = mean.data<float>()[e];
-    report.aux += static_cast<double>(experts) * fraction * p;
-    report.counts[e] = routing.order.offsets[e + 1] - routing.order.offsets[e];
+  for (int64_t r = 0; r < runs; ++r) {
+    kernels::column_mean(exec, routing.probabilities.row_range(r * run, run), mean);
+    for (int64_t e = 0; e < experts; ++e) {
+      const double fraction = routing.fraction.data<float>()[r * experts + e];
+      report.aux += static_cast<double>(experts) * fraction * mean.data<float>()[e] /
+                    static_cast<double>(runs);
+    }
   }
-  const int64_t tokens = routing.log_sum_exp.elements();
-  for (int64_t n = 0; n < tokens; ++n) {
-    const double lse = routing.log_sum_exp.data<float>()[n];
-    report.z += lse * lse / static_cast<double>(tokens);
-  }
-  context.reports.push_back(std::move(report));
+  report.z = mean_of(routing.log_sum_exp, [](double lse) { return lse * lse; });
+  report.router_entropy = mean_of(entropy, [](double h) { return h; });
+  return report;
 }
 
 void ExpertRouter::backward(Exec& exec, const Tensor& x, const Routing& routing,
@@ -99,14 +175,31 @@ void ExpertRouter::backward(Exec& exec, const Tensor& x, const Routing& routing,
   const auto tokens = static_cast<double>(x.shape().rows());
   const Tensor d_logits = exec.empty({x.shape().rows(), options_.experts});
   const double share = static_cast<double>(context.aux_scale) / tokens;
-  const kernels::RouterBackward scales{
-      .aux_scale = static_cast<float>(options_.aux_loss * static_cast<double>(options_.experts) * share),
+  const kernels::RouterGradient gradient{
+      .d_weight = d_weight,
+      .fraction = routing.fraction,
+      .aux_scale =
+          static_cast<float>(options_.aux_loss * static_cast<double>(options_.experts) * share),
       .z_scale = static_cast<float>(2.0 * options_.z_loss * share)};
-  kernels::route_backward(exec, options_.rule, scales, routing.probabilities, routing.index,
-                          routing.weight, routing.log_sum_exp, routing.fraction, d_weight, d_logits);
+  const ConstView logits = routing.logits.defined() ? ConstView(routing.logits) : ConstView{};
+  kernels::route_backward(exec, options_.rule, logits, routing.views(), gradient, d_logits);
   kernels::gemm(exec, d_logits, in_type(exec, x, DType::kF32), weight_.grad,
                 {.a = Transpose::kYes, .write = Write::kAccumulate});
   kernels::gemm(exec, d_logits, weight_.value, dx, {.write = Write::kAccumulate});
+}
+
+void ExpertRouter::finish_step(const std::vector<int64_t>& counts) {
+  const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  if (total == 0) return;
+  const double mean = total / static_cast<double>(options_.experts);
+  for (size_t e = 0; e < counts.size(); ++e) {
+    const auto count = static_cast<double>(counts[e]);
+    if (bias_ && count != mean) {
+      bias_->master.data<float>()[e] +=
+          static_cast<float>(count < mean ? options_.bias_rate : -options_.bias_rate);
+    }
+    if (load_) load_->master.data<float>()[e] = static_cast<float>(count / total);
+  }
 }
 
 }  // namespace weft

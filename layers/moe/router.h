@@ -6,15 +6,34 @@
 
 namespace weft {
 
+// Over which tokens the f of the balance loss is taken (P always follows the tokens at hand).
+enum class AuxScope : uint8_t {
+  kMicroBatch,   // the micro-batch
+  kSequence,     // each sequence on its own; the loss is the mean over sequences
+  kGlobalBatch,  // all tokens of the optimizer step before this one
+};
+
+enum class Balance : uint8_t { kLearned, kForced };
+
 struct RouterOptions {
   kernels::Router rule;
   int64_t experts = 0;
   double aux_loss = 0.0;  // coefficient of the balance loss
   double z_loss = 0.0;    // coefficient of the z loss
+  AuxScope scope = AuxScope::kMicroBatch;
+  double bias_rate = 1e-3;  // kSigmoid: step of the bias
+  double capacity = 0.0;    // rows of an expert over the mean; 0: all that come
+  kernels::Keep keep = kernels::Keep::kFirst;
+  Balance balance =
+      Balance::kLearned;  // kForced: expert (n active + j) mod experts, for benchmarks
 };
 
-// Chooses experts for tokens. Logits, probabilities and weights are f32 whatever the compute precision.
-// With f_e the share of all (token, choice) pairs that went to expert e and P_e the mean probability:
+// Rows an expert takes of `tokens` tokens.
+int64_t capacity_of(const RouterOptions& options, int64_t tokens);
+
+// Chooses experts for tokens. Logits, probabilities and weights are f32 whatever the compute
+// precision. With f_e the share of all (token, choice) pairs that went to expert e, before any is
+// dropped, and P_e the mean probability:
 //   balance loss = aux_loss * experts * sum_e f_e P_e,     z loss = z_loss * mean(logsumexp^2)
 class ExpertRouter {
  public:
@@ -26,14 +45,25 @@ class ExpertRouter {
   void backward(Exec& exec, const Tensor& x, const Routing& routing, const Tensor& d_weight,
                 const StepContext& context, const Tensor& dx) const;
 
+  // With the counts of all tokens of the step: moves the bias of each expert by bias_rate towards
+  // the mean load, and keeps the load for the next step's balance loss.
+  void finish_step(const std::vector<int64_t>& counts);
+
   const RouterOptions& options() const { return options_; }
 
  private:
-  void report(Exec& exec, const Routing& routing, int64_t bad_token, StepContext& context) const;
+  // Probabilities, index and weights; returns the first token that is not finite, or -1.
+  int64_t decide(Exec& exec, const Tensor& logits, const StepContext& context, Routing& routing,
+                 const Tensor& entropy) const;
+  Tensor fractions(Exec& exec, const Routing& routing, const StepContext& context) const;
+  MoeReport report(Exec& exec, const Routing& routing, const Tensor& entropy) const;
 
   RouterOptions options_;
   int64_t layer_;
   Parameter& weight_;  // [experts, hidden], f32
+  Parameter* bias_;    // buffer [experts], f32: kSigmoid alone
+  Parameter*
+      load_;  // buffer [experts], f32: f of the step before, 0 before the first; kGlobalBatch
 };
 
 }  // namespace weft

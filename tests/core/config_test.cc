@@ -148,6 +148,42 @@ TEST(Config, RefusesCombinationsThatCannotWork) {
   EXPECT_NE(refusal_of_override("run.dir=").find("is empty"), std::string::npos);
 }
 
+TEST(Config, RefusesRoutersThatCannotWork) {
+  const auto refused = [](const std::vector<std::string>& overrides, const std::string& why) {
+    const std::string message = refusal(kSmall, overrides);
+    EXPECT_NE(message.find(why), std::string::npos) << overrides.back() << ": " << message;
+  };
+  refused({"model.moe.n_group=7"},
+          "does not divide model.moe.experts = 64; groups have equal size; nearest: 4");
+  refused({"model.moe.n_group=65"}, "64");
+  refused({"model.moe.n_group=8", "model.moe.topk_group=9"},
+          "is more than model.moe.n_group = 8; a token chooses from groups that exist; nearest: 8");
+  refused(
+      {"model.moe.n_group=16", "model.moe.topk_group=1"},
+      "model.moe.active = 8 is more than the 4 experts of model.moe.topk_group = 1 groups of 4; "
+      "nearest: 4, or model.moe.topk_group = 2");
+  refused({"model.moe.route_scale=2.0"}, "nearest: 1.0");
+  refused({"model.moe.shared_gate=true"}, "nearest: model.moe.shared = 1, or false");
+  refused({"model.moe.drop_policy=probs"}, "nearest: model.moe.capacity = 1.25, or \"position\"");
+  refused({"model.moe.router=sigmoid"}, "sigmoid_bias");
+  refused({"model.moe.aux_scope=batch"}, "global_batch");
+  refused({"model.moe.capacity=-1.0"}, "model.moe.capacity");
+  refused({"model.moe.bias_rate=-1.0"}, "model.moe.bias_rate");
+  for (const char* trace : {"x", "read:x", "write:", "replay", ":x"}) {
+    refused({std::string("run.routing_trace=") + trace},
+            "is not a verb and a file; nearest: \"write:");
+  }
+}
+
+TEST(Config, RenormalizesSigmoidsUnlessToldOtherwise) {
+  const auto renormalize = [](std::vector<std::string> overrides) {
+    return config_from_text(kSmall, "x.toml", overrides).model.moe.renormalize;
+  };
+  EXPECT_FALSE(renormalize({}));
+  EXPECT_TRUE(renormalize({"model.moe.router=sigmoid_bias"}));
+  EXPECT_FALSE(renormalize({"model.moe.router=sigmoid_bias", "model.moe.renormalize=false"}));
+}
+
 TEST(Config, DoesNotAskForExpertsWhereThereAreNone) {
   const Config c = config_from_text(
       kSmall, "x.toml",

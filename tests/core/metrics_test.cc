@@ -47,16 +47,26 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   m.aux_loss = 0.0102;
   m.comm_bytes = {{"data", 1024}, {"sequence", 7}};
   m.expert_load = {1.25, 1.0 / 3};
+  m.expert_entropy = {2.0794415416798357};
+  m.dead_experts = {0, 3};
+  m.dropped_by_layer = {7, 2};
+  m.dropped = 9;
   m.tokens = int64_t{1} << 53;
   const auto json = nlohmann::json::parse(to_json(m));
   for (const char* key :
        {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
-        "peak_bytes", "comm_bytes", "expert_load", "dropped", "skipped"}) {
+        "peak_bytes", "comm_bytes", "expert_load", "expert_entropy", "router_entropy", "dead_experts",
+        "dropped_by_layer", "dropped", "skipped"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["loss"].get<double>(), m.loss);
   EXPECT_EQ(json["comm_bytes"]["sequence"], 7);
   EXPECT_EQ(json["expert_load"][1].get<double>(), 1.0 / 3);
+  EXPECT_EQ(json["expert_entropy"][0].get<double>(), 2.0794415416798357);
+  EXPECT_TRUE(json["router_entropy"].empty());
+  EXPECT_EQ(json["dead_experts"], (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(json["dropped_by_layer"], (std::vector<int64_t>{7, 2}));
+  EXPECT_EQ(json["dropped"], 9);
   EXPECT_EQ(json["tokens"], m.tokens);
 }
 

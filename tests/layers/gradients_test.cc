@@ -1,13 +1,7 @@
-// Backward of every layer against differences of its forward, along a direction u:
-//   <grad, u>  against  D(h) = (L(p + h u) - L(p - h u)) / 2h,      L = <cotangent, forward(p)>
-// u has length one and lies halfway between the gradient and a random direction: an error in any part of
-// the gradient shows, and the signal is of the gradient's own size g. (4 D(h/2) - D(h)) / 3 cancels the
-// h^2 term, so that what remains is rounding: L is a sum of f32 numbers, each wrong by a few epsilon = 6e-8,
-// so D is wrong by about 10 epsilon |L| / h.
+// Backward of every layer against differences of its forward (tests/layers/gradient_fixture.h).
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "layers/block.h"
 #include "layers/loss.h"
@@ -15,80 +9,10 @@
 #include "layers/mlp.h"
 #include "layers/model_stage.h"
 #include "layers/moe/moe.h"
-#include "tests/support/near.h"
-#include "tests/support/rig.h"
+#include "tests/layers/gradient_fixture.h"
 
 namespace weft::test {
 namespace {
-
-constexpr int64_t kHidden = 32;
-constexpr double kStep = 1e-2;
-constexpr double kRounding = 10 * 6e-8 / kStep;
-
-double dot(const Tensor& a, const Tensor& b) {
-  const auto x = numbers(a), y = numbers(b);
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
-  return sum;
-}
-
-void shift(const Tensor& t, const Tensor& direction, double by) {
-  for (int64_t i = 0; i < t.elements(); ++i) {
-    t.data<float>()[i] += static_cast<float>(by * direction.data<float>()[i]);
-  }
-}
-
-class Gradients : public testing::Test {
- protected:
-  // Weights large enough that every term of the gradient matters.
-  void prepare() {
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-    store.initialize(rig.exec, 3);
-    for (Parameter& p : store.all()) {
-      if (p.spec.init.kind != Init::Kind::kNormal) continue;
-      const Tensor fresh = rig.normal(p.spec.name, p.shape, 0.3);
-      std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
-    }
-    store.publish(rig.exec);
-  }
-
-  Build build() { return {.store = store, .scope = "t.", .hidden = kHidden}; }
-
-  double difference(const Tensor& value, const Tensor& u, double h,
-                    const std::function<double()>& loss) {
-    const auto at = [&](double by) {
-      shift(value, u, by);
-      store.publish(rig.exec);
-      return loss();
-    };
-    const double above = at(h), below = at(-2 * h);
-    at(h);
-    return (above - below) / (2 * h);
-  }
-
-  // `loss` computes L; the gradient of `value` is `grad`.
-  void expect_derivative(const std::string& what, const Tensor& value, const Tensor& grad,
-                         const std::function<double()>& loss) {
-    const Tensor u = rig.normal("direction " + what, value.shape());
-    const double random = std::sqrt(dot(u, u)), size = std::sqrt(dot(grad, grad));
-    ASSERT_GT(size, 0.0) << what << " has no gradient at all";
-    for (int64_t i = 0; i < u.elements(); ++i) {
-      u.data<float>()[i] = static_cast<float>(u.data<float>()[i] / random + grad.data<float>()[i] / size);
-    }
-    const double length = std::sqrt(dot(u, u));
-    for (int64_t i = 0; i < u.elements(); ++i) u.data<float>()[i] /= static_cast<float>(length);
-    const double want =
-        (4 * difference(value, u, kStep / 2, loss) - difference(value, u, kStep, loss)) / 3;
-    EXPECT_NEAR(dot(grad, u), want, 2e-3 * size + kRounding * (std::abs(loss()) + 1)) << what;
-  }
-
-  void expect_all_weights(const std::function<double()>& loss) {
-    for (Parameter& p : store.all()) expect_derivative(p.spec.name, p.master, p.grad, loss);
-  }
-
-  Rig rig;
-  ParameterStore store;
-};
 
 class MixerGradients : public Gradients, public testing::WithParamInterface<std::string> {};
 

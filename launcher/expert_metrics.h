@@ -1,0 +1,12 @@
+#pragma once
+
+#include "core/metrics.h"
+#include "layers/feed_forward.h"
+
+namespace weft {
+
+// What the metrics of a step say about its mixtures of experts: loads, entropies, dead experts,
+// drops.
+void describe_experts(const std::vector<MoeReport>& step, StepMetrics& metrics);
+
+}  // namespace weft

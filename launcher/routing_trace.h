@@ -1,0 +1,51 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/run_config.h"
+#include "core/safetensors.h"
+#include "layers/feed_forward.h"
+
+namespace weft {
+
+// run.routing_trace: which experts every token of a run went to, written to a file or taken from
+// one.
+//
+// The file is a safetensors file with one tensor per step and mixture of experts,
+//   step.S.layer.L    i32 [tokens of the step, active]     S and L from 0
+// and "experts" in the metadata. Tokens stand in the order of the step's batch and micro-batches
+// are consecutive rows of it, so that a trace can be replayed with any other cut into
+// micro-batches. Weights, probabilities and losses are not in it: a replaying router computes its
+// own for the choices it is given. A trace is held in memory until the run ends (4 active bytes per
+// token and layer).
+class RoutingTrace {
+ public:
+  // Rows [begin, begin + count) of the tokens of `step`.
+  struct Tokens {
+    int64_t step, begin, count;
+  };
+
+  RoutingTrace() = default;  // does nothing
+  explicit RoutingTrace(const Config& config);
+
+  void before(Exec& exec, const Tokens& tokens, StepContext& context) const;
+  void after(const Tokens& tokens, const StepContext& context);
+  void finish();  // the file appears
+
+ private:
+  struct Recorded {
+    Shape shape;
+    std::vector<int32_t> index;
+  };
+  void check_file(const Config& config) const;
+
+  std::string write_path_;
+  int64_t experts_ = 0, step_tokens_ = 0;
+  std::map<std::string, Recorded> recorded_;
+  std::shared_ptr<const SafetensorsFile> replayed_;
+  std::vector<int64_t> layers_;  // with experts
+};
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+#include "layers/moe/shared_expert.h"
+
+#include "kernels/activation.h"
+#include "layers/convert.h"
+
+namespace weft {
+
+using kernels::Activation;
+using kernels::Transpose;
+using kernels::Write;
+
+SharedExpert::SharedExpert(const Build& build, int64_t width, SharedGate gate)
+    : mlp_(build.in("shared"), width),
+      gate_(gate == SharedGate::kNone
+                ? nullptr
+                : &build.store.declare({.name = build.scope + "shared_gate.weight",
+                                        .global = {1, build.hidden},
+                                        .init = Init::normal(kInitDeviation),
+                                        .f32 = true})) {}
+
+Tensor SharedExpert::forward(Exec& exec, const Tensor& x, SavedStack& saved) const {
+  if (!gate_) return mlp_.forward_scaled(exec, x, {}, saved);
+  const int64_t tokens = x.shape().rows();
+  const Tensor logit = exec.empty({tokens, 1}), scale = exec.empty({tokens});
+  kernels::gemm(exec, in_type(exec, x, DType::kF32), gate_->value, logit, {.b = Transpose::kYes});
+  kernels::activation_forward(exec, Activation::kSigmoid, logit, scale);
+  const Tensor y = mlp_.forward_scaled(exec, x, scale, saved);
+  saved.push(Saved{x, logit});
+  return y;
+}
+
+Tensor SharedExpert::backward(Exec& exec, const Tensor& dy, SavedStack& saved) const {
+  if (!gate_) return mlp_.backward_scaled(exec, dy, saved).dx;
+  const auto [x, logit] = saved.pop<Saved>();
+  const auto [dx, d_scale] = mlp_.backward_scaled(exec, dy, saved);
+  const Tensor d_logit = exec.empty(logit.shape());
+  kernels::activation_backward(exec, Activation::kSigmoid, logit, d_scale, d_logit);
+  kernels::gemm(exec, d_logit, in_type(exec, x, DType::kF32), gate_->grad,
+                {.a = Transpose::kYes, .write = Write::kAccumulate});
+  kernels::gemm(exec, d_logit, gate_->value, dx, {.write = Write::kAccumulate});
+  return dx;
+}
+
+}  // namespace weft
