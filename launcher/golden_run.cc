@@ -2,6 +2,7 @@
 
 #include "kernels/attention.h"
 #include "launcher/golden.h"
+#include "launcher/golden_delta.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
@@ -222,6 +223,7 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
                       golden.mixer == "scalar_decay";
   if (golden.kind == "core" && scalar) run_scalar_core(exec, golden, compare);
   else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
+  else if (is_delta_core(golden)) run_delta_core(exec, golden, compare);
   else if (golden.kind == "layer") run_layer(runtime, golden, compare);
   else if (golden.kind == "moe") run_moe(runtime, golden, compare);
   else if (golden.kind == "block") run_block(runtime, golden, compare);
