@@ -1,6 +1,7 @@
 #include "core/parameter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -54,6 +55,16 @@ float initial_value(const Init& init, const RandomStream& stream, uint64_t index
     case Init::Kind::kZeros: return 0.0f;
     case Init::Kind::kConstant: return static_cast<float>(init.a);
     case Init::Kind::kNormal: return static_cast<float>(init.a + init.b * stream.normal(index));
+    case Init::Kind::kLogOfUniform: {
+      // 1 - [0, 1) is never zero, nor is its logarithm infinite.
+      const double share = 1.0 - stream.uniform(index);
+      return static_cast<float>(std::log(init.a + (init.b - init.a) * share));
+    }
+    case Init::Kind::kTimeStep: {
+      const double low = std::log(init.a), high = std::log(init.b);
+      const double dt = std::max(std::exp(low + (high - low) * stream.uniform(index)), 1e-4);
+      return static_cast<float>(dt + std::log(-std::expm1(-dt)));
+    }
     default: return static_cast<float>(init.a + (init.b - init.a) * stream.uniform(index));
   }
 }

@@ -44,14 +44,20 @@ struct Split {
 
 // How a weight starts. Element i of a parameter is a function of (seed, name, global index i).
 struct Init {
-  enum class Kind : uint8_t { kZeros, kConstant, kNormal, kUniform } kind = Kind::kNormal;
-  double a = 0.0;   // constant: the value; normal: the mean; uniform: the lower end
-  double b = 0.02;  // normal: the deviation; uniform: the upper end
+  enum class Kind : uint8_t {
+    kZeros, kConstant, kNormal, kUniform,
+    kLogOfUniform,  // log u, u uniform
+    kTimeStep,      // x with softplus(x) = dt, log dt uniform between log a and log b, dt >= 1e-4
+  } kind = Kind::kNormal;
+  double a = 0.0;   // constant: the value; normal: the mean; the others: the lower end
+  double b = 0.02;  // normal: the deviation; the others: the upper end
 
   static Init zeros() { return {Kind::kZeros, 0, 0}; }
   static Init constant(double value) { return {Kind::kConstant, value, 0}; }
   static Init normal(double deviation) { return {Kind::kNormal, 0, deviation}; }
   static Init uniform(double low, double high) { return {Kind::kUniform, low, high}; }
+  static Init log_of_uniform(double low, double high) { return {Kind::kLogOfUniform, low, high}; }
+  static Init time_step(double low, double high) { return {Kind::kTimeStep, low, high}; }
 };
 
 // Everything that must be true of a weight under every layout. Local extents, gradient groups,

@@ -3,6 +3,7 @@
 #include "kernels/attention.h"
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
+#include "launcher/golden_delta.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
@@ -271,6 +272,7 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
   else if (run_golden_core(exec, golden, compare)) return compare;
   else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
   else if (golden.kind == "core" && golden.mixer == "fox") run_fox_core(exec, golden, compare);
+  else if (is_delta_core(golden)) run_delta_core(exec, golden, compare);
   else if (golden.kind == "layer") run_layer(runtime, golden, compare);
   else if (golden.kind == "moe") run_moe(runtime, golden, compare);
   else if (golden.kind == "block") run_block(runtime, golden, compare);

@@ -289,6 +289,8 @@ TEST_F(StoreTest, StartsWeightsAsTheirSpecSays) {
   Parameter& ones = declare("ones", {100}, Init::constant(1.0));
   Parameter& uniform = declare("uniform", {10000}, Init::uniform(-2, 3));
   Parameter& normal = declare("normal", {10000}, Init::normal(0.5));
+  Parameter& rate = declare("rate", {10000}, Init::log_of_uniform(0, 16));
+  Parameter& step = declare("step", {10000}, Init::time_step(1e-3, 1e-1));
   allocate(DType::kF32);
   store.initialize(rig.exec, 5);
   for (const double x : numbers(zeros.value)) ASSERT_EQ(x, 0);
@@ -302,6 +304,14 @@ TEST_F(StoreTest, StartsWeightsAsTheirSpecSays) {
   for (const double x : numbers(normal.value)) square += x * x / 10000;
   EXPECT_NEAR(mean, 0.5, 5 * std::sqrt(25.0 / 12 / 10000));  // five standard errors
   EXPECT_NEAR(square, 0.25, 5 * 0.25 * std::sqrt(2.0 / 10000));
+  double rates = 0, steps = 0;
+  for (const double x : numbers(rate.value)) {
+    ASSERT_TRUE(std::isfinite(x));
+    rates += std::exp(x) / 10000;
+  }
+  for (const double x : numbers(step.value)) steps += std::log(std::log1p(std::exp(x))) / 10000;
+  EXPECT_NEAR(rates, 8.0, 5 * 16 / std::sqrt(12.0 * 10000));
+  EXPECT_NEAR(steps, std::log(1e-2), 5 * std::log(100.0) / std::sqrt(12.0 * 10000));
 }
 
 TEST_F(StoreTest, StartsTheSameForAnyNumberOfThreads) {

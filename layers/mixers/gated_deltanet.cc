@@ -1,0 +1,57 @@
+// Gated DeltaNet: the delta rule on a state that decays.
+//   M_t = e^{g_t} (I - b_t k_t^T k_t) M_{t-1} + b_t k_t^T v_t,   o_t = dk^{-1/2} q_t M_t
+// with short convolutions on q, k, v, keys and queries of length one, b_t = sigmoid of a projection and
+// g_t = -e^{A_log} softplus(projection + dt_bias) per head.
+#include <algorithm>
+
+#include "layers/mixers/shell_delta.h"
+
+namespace weft {
+namespace {
+
+struct GatedDeltanetOptions {
+  int64_t heads = 0, value_heads = 0, dk = 0, dv = 0;
+  bool short_conv = true;
+  bool negative_eigenvalues = false;
+  bool output_gate = true;
+};
+
+void fields(FieldVisitor& f, GatedDeltanetOptions& c) {
+  f("heads", c.heads, "query and key heads; must be given", at_least(0));
+  f("value_heads", c.value_heads,
+    "value heads, states and gates, a multiple of heads: groups share a query and a key; 0: as heads",
+    at_least(0));
+  f("dk", c.dk, "key width per head; 0: hidden / heads", at_least(0));
+  f("dv", c.dv, "value width per head; 0: hidden / heads", at_least(0));
+  f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens");
+  f("negative_eigenvalues", c.negative_eigenvalues, "beta = 2 sigmoid: a write may turn a value around");
+  f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
+}
+
+int64_t value_heads_of(const MixerBuild& build, int64_t heads, int64_t value_heads) {
+  if (value_heads == 0) return heads;
+  if (value_heads % heads == 0) return value_heads;
+  throw ConfigError("{} = {} is no multiple of heads = {}; the nearest is {}",
+                    place_of(build.options, "value_heads"), value_heads, heads,
+                    std::max<int64_t>(1, (value_heads + heads / 2) / heads) * heads);
+}
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_gated_deltanet(const MixerBuild& build) {
+  const auto o = read_options<GatedDeltanetOptions>(build.options, "gated_deltanet");
+  const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
+  return std::make_unique<DeltaShell>(
+      build, DeltaRule{.heads = heads.heads,
+                       .value_heads = value_heads_of(build, heads.heads, o.value_heads),
+                       .dk = heads.dk,
+                       .dv = heads.dv,
+                       .short_conv = o.short_conv,
+                       .decay = true,
+                       .beta_factor = o.negative_eigenvalues ? 2.0f : 1.0f,
+                       .output_gate = o.output_gate});
+}
+
+std::vector<FieldInfo> options_of_gated_deltanet() { return describe<GatedDeltanetOptions>(); }
+
+}  // namespace weft
