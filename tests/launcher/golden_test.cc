@@ -36,9 +36,9 @@ class Golden : public testing::TestWithParam<std::string> {
 
 TEST_P(Golden, AgreesInF32) { expect_pass(DType::kF32); }
 TEST_P(Golden, AgreesInBf16) {
-  // The gradients of A_log and dt_bias are sums over all tokens, which nearly cancel in this one case: f32
-  // shows 25 times its usual error there, and of bf16's two and a half digits hardly one is left.
-  if (GetParam() == "layer_gated_deltanet_packed") GTEST_SKIP() << "ill-conditioned in bf16";
+  // Known failure: grad.w.A_log, a sum over all tokens that comes out small, is off by 0.16 of its largest
+  // (0.05 allowed); f32 shows its worst error in the same file. `weft verify --precision bf16` says so.
+  if (GetParam() == "layer_gated_deltanet_packed") GTEST_SKIP() << "grad.w.A_log misses the bf16 tolerance";
   expect_pass(DType::kBF16);
 }
 
