@@ -34,8 +34,20 @@ bool takes(const std::string& mixer, const std::string& option) {
   return false;
 }
 
-OptionTable law_options(const std::string& mixer) {
-  std::string text;
+// Options that change what a mixer carries from span to span deserve the laws too.
+const std::vector<std::pair<std::string, std::string>> kVariants = {
+    {"bla", "normalize = true"},
+    {"softmax", "window = 9\nqk_norm = true"},
+    {"fox", "pro = true"},
+    {"fox", "acp = true"},
+    {"deltanet", "short_conv = false"}};
+
+// A mixer of mixers.def, by its name, or one with other options: "fox, pro = true".
+std::string name_in(const std::string& law) { return law.substr(0, law.find(',')); }
+
+OptionTable law_options(const std::string& law) {
+  const std::string mixer = name_in(law);
+  std::string text = mixer == law ? "" : law.substr(mixer.size() + 1) + "\n";
   if (takes(mixer, "heads")) text += "heads = 4\n";
   if (takes(mixer, "dk")) text += "dk = 8\n";
   if (takes(mixer, "dv") && takes(mixer, "dk")) text += "dv = 12\n";
@@ -48,7 +60,7 @@ OptionTable law_options(const std::string& mixer) {
 struct Made {
   Made(Rig& rig, Exec& exec, const std::string& name) : options(law_options(name)) {
     const Build build{.store = store, .scope = "t.", .hidden = kHidden};
-    mixer = make_mixer(name, MixerBuild{build, options});
+    mixer = make_mixer(name_in(name), MixerBuild{build, options});
     store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
     store.initialize(exec, 3);
     for (Parameter& p : store.all()) {
@@ -79,7 +91,7 @@ class MixerLaws : public Gradients, public testing::WithParamInterface<std::stri
 
 TEST_P(MixerLaws, Gradient) {
   const OptionTable options = law_options(GetParam());
-  const auto mixer = make_mixer(GetParam(), MixerBuild{build().in("mixer"), options});
+  const auto mixer = make_mixer(name_in(GetParam()), MixerBuild{build().in("mixer"), options});
   prepare();
   // A document of one token, odd ones.
   const Sequence sequence = make_sequence(rig.exec, {0, 1, 14, 37});
@@ -316,14 +328,21 @@ TEST_P(MixerLaws, Parallel) {
   }
 }
 
-std::vector<std::string> mixer_names() {
+std::vector<std::string> mixers_and_variants() {
   std::vector<std::string> names;
   for (const MixerInfo& mixer : mixer_list()) names.push_back(mixer.name);
+  for (const auto& [mixer, options] : kVariants) names.push_back(mixer + "," + options);
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MixerLaws, testing::ValuesIn(mixer_names()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, MixerLaws, testing::ValuesIn(mixers_and_variants()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) {
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           }
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace weft::test
