@@ -41,7 +41,7 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
                                             .global = {part.rows},
                                             .splits = splits_of(cut, part.unit),
                                             .partial_over = options.partial_over,
-                                            .init = Init::zeros(),
+                                            .init = options.bias_init,
                                             .weight_decay = false,
                                             .f32 = true}));
   }

@@ -28,6 +28,7 @@ class Linear {
     Init init = Init::normal(kInitDeviation);
     Cut cut = Cut::kNone;
     Bias bias = Bias::kNo;
+    Init bias_init = Init::zeros();
     // For an uncut weight whose output is read by cut ones: dy is then a partial sum over that axis.
     std::vector<Axis> partial_over = {};
   };
