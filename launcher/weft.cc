@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
                                weft::add_bench,
                                weft::add_verify,
                                weft::add_data,
+                               weft::add_checkpoint,
                                weft::add_info,
                            });
 }
