@@ -19,7 +19,9 @@ std::string our_name(const std::string& golden) {
                                                             {"Hkv", "kv_heads"},
                                                             {"N", "state"},
                                                             {"shared", "shared_memory"},
-                                                            {"attention", "softmax"}};
+                                                            {"attention", "softmax"},
+                                                            {"gate_norm", "gate_divisor"},
+                                                            {"gn_eps", "norm_epsilon"}};
   const auto found = kNames.find(golden);
   return found == kNames.end() ? golden : found->second;
 }
@@ -44,9 +46,13 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   };
   flag("q_norm.weight", "qk_norm");
   flag("q_proj.bias", "bias");
-  if (golden.has("w." + scope + "gk_proj.0.weight")) {
-    table.set("gate_rank", golden.shape("w." + scope + "gk_proj.0.weight")[0]);
-  }
+  const auto rank = [&](const char* weight, const char* option, int64_t parts) {
+    const std::string key = "w." + scope + weight;
+    if (golden.has(key)) table.set(option, golden.shape(key)[0] / parts);
+  };
+  rank("gk_proj.0.weight", "gate_rank", 1);
+  rank("x_proj.0.weight", "mix_rank", 5);
+  rank("w_lora.0.weight", "decay_rank", 1);
   if (golden.has("w." + scope + "lower_bound")) table.set("lower_bound", 0.5);
   flag("out_norm.weight", "output_norm");
   flag("ogate_proj.weight", "output_gate");
