@@ -11,10 +11,10 @@
 #include "core/run_config.h"
 #include "core/run_record.h"
 #include "launcher/commands.h"
-#include "layers/mixers/registry.h"
-#include "parallel/world.h"
 #include "launcher/progress.h"
 #include "launcher/unbuilt.h"
+#include "layers/mixers/registry.h"
+#include "parallel/world.h"
 
 namespace weft {
 namespace {
