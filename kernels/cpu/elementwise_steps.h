@@ -1,7 +1,7 @@
 #pragma once
 
+#include "kernels/cpu/any.h"
 #include "kernels/cpu/elementwise_scan.h"
-#include "kernels/cpu/loops.h"
 
 // One step of the scans in kernels/elementwise_scan.h for a vector of channels, and what they look
 // up.
@@ -25,19 +25,6 @@ WEFT_INLINE VF exp2(VF x) {
   const VF p = ((p56 * r2 + p34) * r2 + p12) * r + 1.0f;
   const VU power = (reinterpret_cast<VU>(shifted) << 23) + (127u << 23);
   return p * reinterpret_cast<VF>(power);
-}
-
-template <class N>
-WEFT_INLINE VF load_any(const ConstRows& x, int64_t r, int64_t i, N n) {
-  return x.dtype == DType::kBF16 ? load(row<bf16>(x, r) + i, n) : load(row<float>(x, r) + i, n);
-}
-template <class N>
-WEFT_INLINE void store_any(const Rows& x, int64_t r, int64_t i, VF v, N n) {
-  if (x.dtype == DType::kBF16) {
-    store(row<bf16>(x, r) + i, v, n);
-  } else {
-    store(row<float>(x, r) + i, v, n);
-  }
 }
 
 // Numbers of the channels with channels side by side: [states][kWidth].
