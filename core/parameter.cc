@@ -65,6 +65,7 @@ float initial_value(const Init& init, const RandomStream& stream, uint64_t index
       const double dt = std::max(std::exp(low + (high - low) * stream.uniform(index)), 1e-4);
       return static_cast<float>(dt + std::log(-std::expm1(-dt)));
     }
+    case Init::Kind::kEach: return static_cast<float>(init.value(static_cast<int64_t>(index)));
     default: return static_cast<float>(init.a + (init.b - init.a) * stream.uniform(index));
   }
 }

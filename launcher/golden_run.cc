@@ -4,6 +4,7 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_ssm.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
@@ -51,6 +52,9 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   flag("out_norm.weight", "output_norm");
   flag("ogate_proj.weight", "output_gate");
   flag("k_shift.weight", "kv_shift");
+  if (golden.has("w." + scope + "out_proj.weight")) {
+    table.set("inner", golden.shape("w." + scope + "out_proj.weight")[1]);
+  }
   return table;
 }
 
@@ -285,7 +289,7 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
       golden.mixer == "linear" || golden.mixer == "linear_norm" || golden.mixer == "scalar_decay";
   if (golden.kind == "core" && scalar)
     run_scalar_core(exec, golden, compare);
-  else if (run_golden_core(exec, golden, compare))
+  else if (run_golden_core(exec, golden, compare) || run_ssm_core(exec, golden, compare))
     return compare;
   else if (golden.kind == "core" && golden.mixer == "attention")
     run_attention_core(exec, golden, compare);
