@@ -17,6 +17,8 @@ const AttentionTable& table_of(const Exec& exec) {
 void check_attention(const Attention& in, const ConstView& out, const ConstView& log_sum_exp) {
   tile::check_heads("attention",
                     {in.q, in.k, in.v, in.documents, in.heads, in.kv_heads, in.key, in.value});
+  WEFT_CHECK(in.key_documents.empty() && in.query_start.empty(),
+             "attention: no key ranges of their own yet");
   WEFT_CHECK(in.window >= 0, "attention: a window of {} keys", in.window);
   tile::check_matrix("attention", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
   tile::check_matrix("attention", "log_sum_exp", log_sum_exp, in.q.rows(), in.heads, DType::kF32);

@@ -78,7 +78,8 @@ ConvArgs checked(const ShortConv& conv, ConstView x, const Tensor& weight, const
 }  // namespace
 
 void short_conv_forward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
-                        ConstView bias, View y) {
+                        ConstView bias, View y, const ConvHistory& history) {
+  WEFT_CHECK(!given(history.entering) && !given(history.leaving), "short_conv: no histories yet");
   if (nothing_in(x)) return;
   const Extent extent{x.rows(), x.width()};
   check_matrix(y, extent.rows, extent.width, "short_conv: y");
@@ -93,7 +94,10 @@ void short_conv_forward(Exec& exec, const ShortConv& conv, ConstView x, ConstVie
 }
 
 void short_conv_backward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
-                         ConstView bias, ConstView dy, View dx, View d_weight, View d_bias) {
+                         ConstView bias, ConstView dy, View dx, View d_weight, View d_bias,
+                         const ConvHistoryGradients& history) {
+  WEFT_CHECK(!given(history.entering) && !given(history.d_leaving) && !given(history.d_entering),
+             "short_conv: no histories yet");
   if (nothing_in(x)) return;
   const Extent extent{x.rows(), x.width()};
   const int64_t channels = extent.width, taps = conv.taps;

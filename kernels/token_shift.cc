@@ -45,8 +45,9 @@ void check_like(ConstView x, ConstView other, std::string_view name) {
 
 }  // namespace
 
-void token_shift_forward(Exec& exec, const TokenShift& shift, ConstView x, ConstView logits,
-                         View y) {
+void token_shift_forward(Exec& exec, const TokenShift& shift, ConstView x, ConstView logits, View y,
+                         const ShiftHistory& history) {
+  WEFT_CHECK(!given(history.entering) && !given(history.leaving), "token_shift: no histories yet");
   if (nothing_in(x)) return;
   const std::vector<uint8_t> begins = begins_in(shift.documents, x.rows());
   TokenShiftArgs args = checked(shift, x, logits, begins);
@@ -58,7 +59,10 @@ void token_shift_forward(Exec& exec, const TokenShift& shift, ConstView x, Const
 }
 
 void token_shift_backward(Exec& exec, const TokenShift& shift, ConstView x, ConstView logits,
-                          ConstView dy, View dx, View d_logits) {
+                          ConstView dy, View dx, View d_logits,
+                          const ShiftHistoryGradients& history) {
+  WEFT_CHECK(!given(history.entering) && !given(history.d_leaving) && !given(history.d_entering),
+             "token_shift: no histories yet");
   if (nothing_in(x)) return;
   const std::vector<uint8_t> begins = begins_in(shift.documents, x.rows());
   TokenShiftArgs args = checked(shift, x, logits, begins);

@@ -44,6 +44,12 @@ struct StepContext {
   int64_t row_tokens = 0;  // tokens of one sequence; 0: the micro-batch is one
   std::vector<MoeReport> reports = {};  // one per mixture of experts, in layer order
 
+  // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with
+  // theirs, and the gradient that they send back.
+  Tensor first_value = {}, d_first_value = {};
+
+  bool repeating = false;  // this forward pass is a second one: report nothing
+
   // Recompute: forward leaves its decision in `decided`; a second forward finds it in `replay`,
   // uses it and reports nothing.
   std::optional<Routing> decided = {};

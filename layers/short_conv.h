@@ -19,9 +19,12 @@ class ShortConv {
   // `unit` channels stay together when the weight is cut: a head.
   ShortConv(const Build& build, const std::string& name, int64_t channels, int64_t unit);
 
-  void forward(Exec& exec, const Sequence& sequence, ConstView x, View y) const;
+  // history: the kTaps - 1 rows before each document, see kernels/conv1d.h; by default zeros enter.
+  void forward(Exec& exec, const Sequence& sequence, ConstView x, View y,
+               const kernels::ConvHistory& history = {}) const;
   // Adds into the weight's gradient.
-  void backward(Exec& exec, const Sequence& sequence, ConstView x, ConstView dy, View dx) const;
+  void backward(Exec& exec, const Sequence& sequence, ConstView x, ConstView dy, View dx,
+                const kernels::ConvHistoryGradients& history = {}) const;
 
  private:
   Parameter& weight_;

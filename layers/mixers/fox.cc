@@ -78,8 +78,9 @@ class Fox final : public Mixer {
         Linear::Options{.init = output_init(build), .cut = Linear::Cut::kColumns});
   }
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState*,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
@@ -102,8 +103,9 @@ class Fox final : public Mixer {
     return out_->forward(exec, y, DType::kF32, saved);
   }
 
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState*,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const Tensor d_y = out_->backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);

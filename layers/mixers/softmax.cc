@@ -1,5 +1,5 @@
-// Softmax attention.   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j) v_j   over j <= i in the same document and,
-// with a window w, i - j < w. Query head h reads kv head h / (heads / kv_heads).
+// Softmax attention.   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j) v_j   over j <= i in the same
+// document and, with a window w, i - j < w. Query head h reads kv head h / (heads / kv_heads).
 // projection (+ bias) -> QK-norm -> rotation -> attention -> o_proj
 #include <cmath>
 
@@ -27,7 +27,8 @@ void fields(FieldVisitor& f, SoftmaxOptions& c) {
   fields(f, c.heads);
   f("rope", c.rope, "rotate q and k by position");
   f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
-  f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all", between(0, 1 << 20));
+  f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all",
+    between(0, 1 << 20));
   f("qk_norm", c.qk_norm, "RMSNorm of q and k per head, before the rotation");
   f("window", c.window, "keys a token sees, itself included; 0: all", at_least(0));
   f("bias", c.bias, "biases on the q, k and v projections");
@@ -42,12 +43,13 @@ class Softmax final : public Mixer {
         h_(o.heads),
         compute_(build.compute),
         hidden_(build.hidden),
-        project_(build, {{"q_proj", h_.heads * h_.dk, h_.dk},
-                         {"k_proj", h_.kv_heads * h_.dk, h_.dk},
-                         {"v_proj", h_.kv_heads * h_.dv, h_.dv}},
-                 build.hidden,
-                 {.cut = Linear::Cut::kRows,
-                  .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
+        project_(
+            build,
+            {{"q_proj", h_.heads * h_.dk, h_.dk},
+             {"k_proj", h_.kv_heads * h_.dk, h_.dk},
+             {"v_proj", h_.kv_heads * h_.dv, h_.dv}},
+            build.hidden,
+            {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
     if (!o.qk_norm) return;
@@ -55,11 +57,9 @@ class Softmax final : public Mixer {
     k_norm_ = &declare_norm(build, "k_norm.weight");
   }
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
-    WEFT_CHECK(state == nullptr || state->tensors.empty(),
-               "softmax attention does not carry a state from span to span yet ({} tensors)",
-               state->tensors.size());
+    const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
@@ -73,8 +73,9 @@ class Softmax final : public Mixer {
     return out_.forward(exec, out, DType::kF32, saved);
   }
 
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState*,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const Tensor d_out = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -93,15 +94,17 @@ class Softmax final : public Mixer {
 
   double flops_per_token(int64_t length) const override {
     const auto dk = static_cast<double>(h_.dk), dv = static_cast<double>(h_.dv);
-    const double seen = static_cast<double>(o_.window > 0 ? std::min(2 * o_.window, length) : length);
-    return 2.0 * static_cast<double>(hidden_) * static_cast<double>(project_.out() + h_.heads * h_.dv) +
+    const double seen =
+        static_cast<double>(o_.window > 0 ? std::min(2 * o_.window, length) : length);
+    return 2.0 * static_cast<double>(hidden_) *
+               static_cast<double>(project_.out() + h_.heads * h_.dv) +
            static_cast<double>(h_.heads) * seen * (dk + dv);
   }
 
  private:
   struct Saved {
-    Tensor projected;    // [tokens, q | k | v]; without QK-norm q and k are rotated in place
-    Tensor q, k;         // after norm and rotation; undefined without QK-norm
+    Tensor projected;  // [tokens, q | k | v]; without QK-norm q and k are rotated in place
+    Tensor q, k;       // after norm and rotation; undefined without QK-norm
     Tensor q_inv_rms, k_inv_rms;
     Tensor out;          // [tokens, heads * dv]
     Tensor log_sum_exp;  // [tokens, heads]
@@ -121,7 +124,9 @@ class Softmax final : public Mixer {
     if (which == 0) return t.view().columns(0, q);
     return which == 1 ? t.view().columns(q, k) : t.view().columns(q + k, v);
   }
-  View queries(const Saved& f) const { return f.q.defined() ? f.q.view() : columns(f.projected, 0); }
+  View queries(const Saved& f) const {
+    return f.q.defined() ? f.q.view() : columns(f.projected, 0);
+  }
   View keys(const Saved& f) const { return f.k.defined() ? f.k.view() : columns(f.projected, 1); }
 
   static kernels::HeadNorm head_norm(int64_t heads) {

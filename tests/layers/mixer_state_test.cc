@@ -1,5 +1,5 @@
-// A document in two spans, the state of the first entering the second, is the document in one: outputs,
-// and gradients when the gradient of the state goes back.
+// A document in two spans, the state of the first entering the second, is the document in one:
+// outputs, and gradients when the gradient of the state goes back.
 #include <gtest/gtest.h>
 
 #include "layers/mixers/registry.h"
@@ -34,16 +34,18 @@ TEST_P(MixerStates, CarryADocumentAcrossSpans) {
   const Sequence one = make_sequence(rig.exec, {0, kFirst});
   const Sequence two = make_sequence(rig.exec, {0, static_cast<int32_t>(rest)});
   SavedStack saved, saved_one, saved_two;
-  const Tensor y = mixer->forward(rig.exec, x, whole, nullptr, saved);
-  const Tensor dx = mixer->backward(rig.exec, dy, whole, nullptr, saved);
+  const Tensor y = mixer->forward(rig.exec, x, {whole}, saved);
+  const Tensor dx = mixer->backward(rig.exec, dy, {whole}, saved);
   MixerState state, d_state;
-  const Tensor y_one = mixer->forward(rig.exec, x.row_range(0, kFirst), one, &state, saved_one);
-  const Tensor y_two = mixer->forward(rig.exec, x.row_range(kFirst, rest), two, &state, saved_two);
+  const Tensor y_one = mixer->forward(rig.exec, x.row_range(0, kFirst), {one, &state}, saved_one);
+  const Tensor y_two =
+      mixer->forward(rig.exec, x.row_range(kFirst, rest), {two, &state}, saved_two);
   EXPECT_TRUE(Near(y_one, y.row_range(0, kFirst), 1e-5));
   EXPECT_TRUE(Near(y_two, y.row_range(kFirst, rest), 1e-5));
   const Tensor dx_two =
-      mixer->backward(rig.exec, dy.row_range(kFirst, rest), two, &d_state, saved_two);
-  const Tensor dx_one = mixer->backward(rig.exec, dy.row_range(0, kFirst), one, &d_state, saved_one);
+      mixer->backward(rig.exec, dy.row_range(kFirst, rest), {two, &d_state}, saved_two);
+  const Tensor dx_one =
+      mixer->backward(rig.exec, dy.row_range(0, kFirst), {one, &d_state}, saved_one);
   EXPECT_TRUE(Near(dx_one, dx.row_range(0, kFirst), 1e-5));
   EXPECT_TRUE(Near(dx_two, dx.row_range(kFirst, rest), 1e-5));
 }
