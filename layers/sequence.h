@@ -5,6 +5,7 @@
 
 #include "core/exec.h"
 #include "parallel/communicator.h"
+#include "parallel/span_algebra.h"
 
 namespace weft {
 
@@ -15,6 +16,13 @@ struct Chain {
   int32_t first = 0, last = 0;  // documents of this rank
   bool continues = false;       // the first document started on a rank before
   bool passes() const { return continues && first == last; }  // what enters also leaves
+};
+
+// What a stateful part of a mixer did to the documents of a span; kept where the algebra's laws are checked.
+struct SpanRecord {
+  const SpanAlgebra* algebra = nullptr;
+  Summary summary;
+  State entering, leaving;  // entering: empty where every document starts here
 };
 
 // How the flat rows of a micro-batch form documents. Row borders of the batch are document borders
@@ -31,6 +39,8 @@ struct Sequence {
   std::vector<Chain> chains = {};   // one per row of the batch
   std::vector<Span> spans = {};     // by rank
   std::vector<int32_t> whole = {};  // offsets of the documents of the whole batch
+
+  std::vector<SpanRecord>* records = nullptr;  // where to keep what each part did; null: nowhere
 
   int64_t tokens() const { return documents.back(); }
   int64_t count() const { return static_cast<int64_t>(documents.size()) - 1; }

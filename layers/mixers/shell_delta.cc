@@ -30,9 +30,9 @@ std::vector<Linear::Part> gates_of(const DeltaRule& r) {
 
 std::vector<ShortConv> convs_of(const Build& build, const DeltaRule& r) {
   if (!r.short_conv) return {};
-  return {ShortConv(build, "q_conv1d", r.heads * r.dk, r.dk),
-          ShortConv(build, "k_conv1d", r.heads * r.dk, r.dk),
-          ShortConv(build, "v_conv1d", r.value_heads * r.dv, r.value_heads / r.heads * r.dv)};
+  return {ShortConv(build, "q_conv1d", {r.heads * r.dk, r.dk}),
+          ShortConv(build, "k_conv1d", {r.heads * r.dk, r.dk}),
+          ShortConv(build, "v_conv1d", {r.value_heads * r.dv, r.value_heads / r.heads * r.dv})};
 }
 
 // One number per head that shapes the decay.
@@ -94,7 +94,9 @@ kernels::HeadDecay DeltaShell::decay_gate(const Saved& f) const {
   return {gate(f.gates, kDecay), a_log_->value, dt_bias_->value};
 }
 
-void DeltaShell::mix_channels(Exec& exec, const Sequence& sequence, Saved& f) const {
+void DeltaShell::mix_channels(Exec& exec, const MixerContext& context, Saved& f,
+                              SavedStack& saved) const {
+  const Sequence& sequence = context.sequence;
   const int64_t tokens = sequence.tokens(), width = qk_width() + widths_[kV];
   f.qkv = exec.empty({tokens, width}, compute_);
   if (convs_.empty()) {
@@ -103,15 +105,17 @@ void DeltaShell::mix_channels(Exec& exec, const Sequence& sequence, Saved& f) co
   }
   for (size_t i = 0; i < convs_.size(); ++i) {
     const Part which = static_cast<Part>(i);
-    convs_[i].forward(exec, sequence, part(f.projected, which), part(f.qkv, which));
+    convs_[i].forward(exec, part(f.projected, which), part(f.qkv, which), sequence, context.state,
+                      saved);
   }
   f.inv_norm = exec.empty({tokens, 2 * rule_.heads});
   const View qk = f.qkv.view().columns(0, qk_width());
   kernels::l2_norm_forward(exec, l2_norm(), qk, qk, f.inv_norm);
 }
 
-void DeltaShell::mix_channels_backward(Exec& exec, const Sequence& sequence, const Saved& f,
-                                       const Tensor& d_qkv, const Tensor& d) const {
+void DeltaShell::mix_channels_backward(Exec& exec, const MixerContext& context, const Saved& f,
+                                       const Tensor& d_qkv, const Tensor& d,
+                                       SavedStack& saved) const {
   const int64_t width = qk_width() + widths_[kV];
   const View d_qk = d_qkv.view().columns(0, qk_width());
   kernels::l2_norm_backward(exec, l2_norm(), d_qk, f.qkv.view().columns(0, qk_width()), f.inv_norm,
@@ -121,10 +125,10 @@ void DeltaShell::mix_channels_backward(Exec& exec, const Sequence& sequence, con
                                  f.projected.view().columns(0, width), d_qkv,
                                  d.view().columns(0, width));
   }
-  for (size_t i = 0; i < convs_.size(); ++i) {
+  for (size_t i = convs_.size(); i-- > 0;) {
     const Part which = static_cast<Part>(i);
-    convs_[i].backward(exec, sequence, part(f.projected, which), part(d_qkv, which),
-                       part(d, which));
+    convs_[i].backward(exec, part(f.projected, which), part(d_qkv, which), part(d, which),
+                       context.sequence, context.state, saved);
   }
 }
 
@@ -153,7 +157,7 @@ Tensor DeltaShell::forward(Exec& exec, const Tensor& x, const MixerContext& cont
   Saved f;
   f.projected = project_.forward(exec, x, compute_, saved);
   f.gates = project_gates_.forward(exec, x, DType::kF32, saved);
-  mix_channels(exec, sequence, f);
+  mix_channels(exec, context, f, saved);
   open_gates(exec, f);
   f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
   f.inv_rms = exec.empty({sequence.tokens(), rule_.value_heads});
@@ -185,7 +189,7 @@ Tensor DeltaShell::backward(Exec& exec, const Tensor& dy, const MixerContext& co
   recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence), gradients,
                        saved);
   open_gates_backward(exec, f, d_beta, d_log_decay, d_gates);
-  mix_channels_backward(exec, sequence, f, d_qkv, d);
+  mix_channels_backward(exec, context, f, d_qkv, d, saved);
   const Tensor dx_gates = project_gates_.backward(exec, d_gates, DType::kF32, saved);
   const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
   kernels::add(exec, dx, dx_gates, dx);

@@ -62,9 +62,9 @@ class DeltaShell final : public Mixer {
   kernels::L2Norm l2_norm() const { return {.heads = 2 * rule_.heads}; }
   kernels::HeadDecay decay_gate(const Saved& frame) const;
 
-  void mix_channels(Exec& exec, const Sequence& sequence, Saved& frame) const;
-  void mix_channels_backward(Exec& exec, const Sequence& sequence, const Saved& frame,
-                             const Tensor& d_qkv, const Tensor& d) const;
+  void mix_channels(Exec& exec, const MixerContext& context, Saved& frame, SavedStack& saved) const;
+  void mix_channels_backward(Exec& exec, const MixerContext& context, const Saved& frame,
+                             const Tensor& d_qkv, const Tensor& d, SavedStack& saved) const;
   void open_gates(Exec& exec, Saved& frame) const;
   void open_gates_backward(Exec& exec, const Saved& frame, const Tensor& d_beta,
                            const Tensor& d_log_decay, const Tensor& d) const;

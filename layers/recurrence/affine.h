@@ -16,7 +16,7 @@ enum class Transition : uint8_t {
   kNone,    // by 1
   kFactor,  // by e^f: f has the leading dimensions of the state's tensors ([n, heads]: one number
             // per head; [n, heads, dk]: one per row; all of them: one per entry)
-  kDense,  // by a matrix [n, heads, K, K] from the left, K the rows of all state tensors together
+  kDense,   // by a matrix [n, heads, K, K] from the left, K the rows of all state tensors together
 };
 
 // Every tensor of `state` after the transition; by its transpose; and two transitions as one.
@@ -49,7 +49,7 @@ class AffineRecurrence : public Recurrence<In, Grad, Keep> {
   // The gradient of the entering states by a whole backward pass; families with a cheaper way
   // override it.
   State state_gradient(Exec& exec, const In& in, const Sequence& sequence, const Keep& keep,
-                       const State& entering, const Tensor& d_out) const override {
+                       const State& entering, ConstView d_out) const override {
     std::vector<Tensor> scratch;
     State d_entering;
     this->run_backward(exec, in, sequence, keep, entering, {d_out, {}, &d_entering},

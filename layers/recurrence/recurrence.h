@@ -42,8 +42,11 @@ class Recurrence : public SpanAlgebra {
     }
     State leaving;
     const bool sends = sequence.is_split() && ring;
-    const Tensor out =
-        run(exec, in, sequence, f.entering, state != nullptr || sends ? &leaving : nullptr, f.kept);
+    const bool wanted = state != nullptr || sends || sequence.records != nullptr;
+    const Tensor out = run(exec, in, sequence, f.entering, wanted ? &leaving : nullptr, f.kept);
+    if (sequence.records != nullptr && !ring) {
+      sequence.records->push_back({this, summarize(exec, in, sequence), f.entering, leaving});
+    }
     if (sends) ring_leave(exec, sequence, leaving);
     if (state != nullptr) *state = std::move(leaving);
     saved.push(std::move(f));
@@ -52,8 +55,8 @@ class Recurrence : public SpanAlgebra {
 
   // `d_state`, where given, enters as the gradient of the leaving state (empty: zero) and leaves as
   // that of the entering one.
-  void backward(Exec& exec, const In& in, const Sequence& sequence, const Tensor& d_out,
-                State* d_state, const Grad& gradients, SavedStack& saved) const {
+  void backward(Exec& exec, const In& in, const Sequence& sequence, ConstView d_out, State* d_state,
+                const Grad& gradients, SavedStack& saved) const {
     const Frame f = saved.template pop<Frame>();
     State d_leaving, d_entering;
     if (d_state != nullptr) d_leaving = std::move(*d_state);
@@ -79,7 +82,7 @@ class Recurrence : public SpanAlgebra {
   }
 
   struct Cotangents {
-    const Tensor& d_out;
+    ConstView d_out;
     const State& d_leaving;  // empty: zero
     State* d_entering;       // null: not wanted
   };
@@ -95,7 +98,7 @@ class Recurrence : public SpanAlgebra {
   // of the entering states that comes from this span's outputs alone.
   virtual Summary summarize(Exec& exec, const In& in, const Sequence& sequence) const = 0;
   virtual State state_gradient(Exec& exec, const In& in, const Sequence& sequence, const Keep& keep,
-                               const State& entering, const Tensor& d_out) const = 0;
+                               const State& entering, ConstView d_out) const = 0;
 
  private:
   struct Frame {

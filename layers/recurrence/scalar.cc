@@ -81,12 +81,12 @@ Tensor ScalarRecurrence::run(Exec& exec, const ScalarInputs& in, const Sequence&
 }
 
 // The gradient of what the scan gives: numerator and denominator with `normalize`.
-Tensor ScalarRecurrence::scan_gradient(Exec& exec, const ScalarKept& keep,
-                                       const Tensor& d_out) const {
+ConstView ScalarRecurrence::scan_gradient(Exec& exec, const ScalarKept& keep, ConstView d_out,
+                                          Tensor& hold) const {
   if (!options_.normalize) return d_out;
-  const Tensor d_scan = exec.empty(keep.out.shape());
-  kernels::divide_by_last_channel_backward(exec, options_.heads.heads, keep.out, d_out, d_scan);
-  return d_scan;
+  hold = exec.empty(keep.out.shape());
+  kernels::divide_by_last_channel_backward(exec, options_.heads.heads, keep.out, d_out, hold);
+  return hold;
 }
 
 void ScalarRecurrence::run_backward(Exec& exec, const ScalarInputs& in, const Sequence& sequence,
@@ -102,13 +102,14 @@ void ScalarRecurrence::run_backward(Exec& exec, const ScalarInputs& in, const Se
                                    .d_initial_state = {}};
   const Tensor d_values = options_.normalize ? exec.empty(keep.values.shape()) : Tensor{};
   if (options_.normalize) out.dv = d_values;
+  Tensor d_scan;
   const Tensor before = d.d_entering == nullptr
                             ? Tensor{}
                             : exec.empty({sequence.count(), h.heads, scan.key, scan.value});
   if (before.defined()) out.d_initial_state = before;
   kernels::scalar_scan_backward(exec, scan, given(join(exec, entering)),
-                                scan_gradient(exec, keep, d.d_out), given(join(exec, d.d_leaving)),
-                                out);
+                                scan_gradient(exec, keep, d.d_out, d_scan),
+                                given(join(exec, d.d_leaving)), out);
   if (options_.normalize) kernels::drop_last_channel(exec, h.kv_heads, d_values, gradients.v);
   if (d.d_entering != nullptr) *d.d_entering = split(exec, before);
 }
@@ -126,11 +127,12 @@ Summary ScalarRecurrence::summarize(Exec& exec, const ScalarInputs& in,
 
 State ScalarRecurrence::state_gradient(Exec& exec, const ScalarInputs& in, const Sequence& sequence,
                                        const ScalarKept& keep, const State&,
-                                       const Tensor& d_out) const {
+                                       ConstView d_out) const {
   const ConstView values = options_.normalize ? ConstView(keep.values) : in.v;
   const kernels::ScalarScan scan = this->scan(in, values, sequence);
   const Tensor before = exec.empty({sequence.count(), options_.heads.heads, scan.key, scan.value});
-  kernels::scalar_scan_state_gradient(exec, scan, scan_gradient(exec, keep, d_out), before);
+  Tensor d_scan;
+  kernels::scalar_scan_state_gradient(exec, scan, scan_gradient(exec, keep, d_out, d_scan), before);
   return split(exec, before);
 }
 

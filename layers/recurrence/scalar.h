@@ -40,7 +40,7 @@ class ScalarRecurrence final : public AffineRecurrence<ScalarInputs, ScalarGradi
   Summary summarize(Exec& exec, const ScalarInputs& in, const Sequence& sequence) const override;
   State state_gradient(Exec& exec, const ScalarInputs& in, const Sequence& sequence,
                        const ScalarKept& keep, const State& entering,
-                       const Tensor& d_out) const override;
+                       ConstView d_out) const override;
 
   double flops_per_token() const;
 
@@ -56,7 +56,7 @@ class ScalarRecurrence final : public AffineRecurrence<ScalarInputs, ScalarGradi
   Tensor with_ones(Exec& exec, ConstView v) const;
   State split(Exec& exec, const Tensor& wide) const;  // the scan's state as ours, and back
   Tensor join(Exec& exec, const State& state) const;
-  Tensor scan_gradient(Exec& exec, const ScalarKept& keep, const Tensor& d_out) const;
+  ConstView scan_gradient(Exec& exec, const ScalarKept& keep, ConstView d_out, Tensor& hold) const;
 
   Options options_;
 };

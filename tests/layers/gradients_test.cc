@@ -5,7 +5,6 @@
 
 #include "layers/block.h"
 #include "layers/loss.h"
-#include "layers/mixers/registry.h"
 #include "layers/mlp.h"
 #include "layers/model_stage.h"
 #include "layers/moe/moe.h"
@@ -13,80 +12,6 @@
 
 namespace weft::test {
 namespace {
-
-// Heads in groups and widths that differ, in the words that the mixer knows.
-OptionTable uneven_heads(const std::string& mixer) {
-  std::string text = "heads = 4\ndk = 8\ndv = 12\n";
-  for (const MixerInfo& info : mixer_list()) {
-    if (info.name != mixer) continue;
-    for (const FieldInfo& option : info.options) {
-      if (option.name == "kv_heads") text += "kv_heads = 2\n";
-      if (option.name == "value_heads") text += "value_heads = 8\n";
-    }
-  }
-  return OptionTable::parse(text);
-}
-
-class MixerGradients : public Gradients, public testing::WithParamInterface<std::string> {};
-
-TEST_P(MixerGradients, OfInputAndWeightsAgreeWithDifferences) {
-  const OptionTable options = uneven_heads(GetParam());
-  const auto mixer = make_mixer(GetParam(), MixerBuild{build().in("mixer"), options});
-  prepare();
-  const Sequence sequence =
-      make_sequence(rig.exec, {0, 1, 14, 37});  // a document of one token, odd ones
-  const Tensor x = rig.normal("x", {37, kHidden}),
-               cotangent = rig.normal("cotangent", {37, kHidden});
-  const auto loss = [&] {
-    SavedStack saved;
-    return dot(mixer->forward(rig.exec, x, {sequence}, saved), cotangent);
-  };
-  SavedStack saved;
-  mixer->forward(rig.exec, x, {sequence}, saved);
-  const Tensor dx = mixer->backward(rig.exec, cotangent, {sequence}, saved);
-  EXPECT_TRUE(saved.empty());
-  expect_derivative("x", x, dx, loss);
-  expect_all_weights(loss);
-}
-
-TEST_P(MixerGradients, DocumentsDoNotSeeEachOther) {
-  const OptionTable options = OptionTable::parse("heads = 2");
-  const auto mixer = make_mixer(GetParam(), MixerBuild{build().in("mixer"), options});
-  prepare();
-  const Tensor x = rig.normal("x", {29, kHidden});
-  SavedStack saved;
-  const Tensor together =
-      mixer->forward(rig.exec, x, {make_sequence(rig.exec, {0, 11, 29})}, saved);
-  const Tensor first =
-      mixer->forward(rig.exec, x.row_range(0, 11), {make_sequence(rig.exec, {0, 11})}, saved);
-  const Tensor second =
-      mixer->forward(rig.exec, x.row_range(11, 18), {make_sequence(rig.exec, {0, 18})}, saved);
-  EXPECT_TRUE(Near(together.row_range(0, 11), first, 1e-6));
-  EXPECT_TRUE(Near(together.row_range(11, 18), second, 1e-6));
-}
-
-TEST_P(MixerGradients, ALaterTokenChangesNothingBeforeIt) {
-  const OptionTable options = OptionTable::parse("heads = 2");
-  const auto mixer = make_mixer(GetParam(), MixerBuild{build().in("mixer"), options});
-  prepare();
-  const Sequence sequence = make_sequence(rig.exec, {0, 23});
-  const Tensor x = rig.normal("x", {23, kHidden});
-  SavedStack saved;
-  const Tensor before = mixer->forward(rig.exec, x, {sequence}, saved);
-  x.data<float>()[17 * kHidden + 3] += 1.0f;
-  const Tensor after = mixer->forward(rig.exec, x, {sequence}, saved);
-  EXPECT_TRUE(SameBits(before.row_range(0, 17), after.row_range(0, 17)));
-  EXPECT_FALSE(SameBits(before.row_range(17, 6), after.row_range(17, 6)));
-}
-
-std::vector<std::string> mixer_names() {
-  std::vector<std::string> names;
-  for (const MixerInfo& mixer : mixer_list()) names.push_back(mixer.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, MixerGradients, testing::ValuesIn(mixer_names()),
-                         [](const auto& info) { return info.param; });
 
 TEST_F(Gradients, OfLinearWithPartsThatDoNotTouch) {
   // 3 rows of 5: no part fills an alignment unit, so each is multiplied on its own.
