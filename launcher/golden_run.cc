@@ -4,6 +4,7 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_rank_one.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
@@ -293,6 +294,8 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
     run_fox_core(exec, golden, compare);
   else if (is_delta_core(golden))
     run_delta_core(exec, golden, compare);
+  else if (is_rank_one_core(golden))
+    run_rank_one_core(exec, golden, compare);
   else if (golden.kind == "layer")
     run_layer(runtime, golden, compare);
   else if (golden.kind == "moe")
