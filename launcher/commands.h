@@ -17,6 +17,7 @@ void add_info(CLI::App& app);
 
 void add_bench(CLI::App& app);
 void add_bench_gemm(CLI::App& bench);
+void add_bench_mixer(CLI::App& bench);
 void add_bench_moe(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
 
