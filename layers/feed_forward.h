@@ -59,6 +59,7 @@ struct StepContext {
   // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with
   // theirs, and the gradient that they send back.
   Tensor first_value = {}, d_first_value = {};
+  int64_t first_value_layer = -1;  // that set it, if it is one of this stage
 
   bool repeating = false;  // this forward pass is a second one: report nothing
 
