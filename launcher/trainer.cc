@@ -24,6 +24,8 @@ void add_reports(const std::vector<MoeReport>& reports, double share, int64_t be
   if (step.empty()) {
     for (const MoeReport& report : reports) {
       step.push_back({.layer = report.layer,
+                      .memories = report.memories,
+                      .aux_weight = report.aux_weight,
                       .counts = std::vector<int64_t>(report.counts.size())});
     }
   }
@@ -79,7 +81,8 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   metrics.loss = loss_sum / targets;
   metrics.tokens = train.global_batch * train.sequence;
   for (const MoeReport& report : metrics.moe) {
-    metrics.aux_loss += config_.model.moe.aux_loss * report.aux;
+    metrics.aux_loss +=
+        (report.memories ? report.aux_weight : config_.model.moe.aux_loss) * report.aux;
     metrics.z_loss += config_.model.moe.z_loss * report.z;
   }
 

@@ -10,9 +10,12 @@
 
 namespace weft {
 
-// What a mixture of experts reports of one forward pass. Plain numbers, added up by the trainer.
+// What a mixture of experts (or of memories, in a mixer) reports of one forward pass. Plain numbers,
+// added up by the trainer.
 struct MoeReport {
   int64_t layer = 0;
+  bool memories = false;  // of the layer's mixer, not of its experts
+  double aux_weight = 0;  // memories: coefficient of their balance loss
   double aux = 0;                    // balance loss without its coefficient
   double z = 0;                      // z loss without its coefficient
   double router_entropy = 0;         // nats, mean over tokens
@@ -42,7 +45,7 @@ using Choices = std::map<int64_t, Tensor>;
 struct StepContext {
   float aux_scale = 1.0f;  // share of this micro-batch in the step's balance and z losses
   int64_t row_tokens = 0;  // tokens of one sequence; 0: the micro-batch is one
-  std::vector<MoeReport> reports = {};  // one per mixture of experts, in layer order
+  std::vector<MoeReport> reports = {};  // one per mixture of experts or memories, in layer order
 
   // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with
   // theirs, and the gradient that they send back.
@@ -59,6 +62,7 @@ struct StepContext {
   // and the choices made here, where they are wanted.
   Choices given = {};
   std::optional<Choices> made = {};
+  Choices given_memories = {};  // tests: the same for the memories of mixers
 
   // Tests: experts and weights chosen elsewhere (index and weight are read); probabilities and
   // losses are still the router's own.

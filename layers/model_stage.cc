@@ -139,6 +139,7 @@ double ModelStage::evaluate(Exec& exec, const Tensor& tokens, const Tensor& targ
 
 void ModelStage::finish_step(const std::vector<MoeReport>& step) {
   for (const MoeReport& report : step) {
+    if (report.memories) continue;  // nothing but the gradient balances them
     blocks_.at(static_cast<size_t>(report.layer)).finish_step(report);
   }
 }
