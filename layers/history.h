@@ -22,6 +22,7 @@ class HistoryRecurrence : public Recurrence<In, Grad, NothingKept> {
  public:
   using Cotangents = typename Recurrence<In, Grad, NothingKept>::Cotangents;
 
+  bool is_core() const override { return false; }
   State start(Exec& exec, int64_t sequences) const override {
     return {exec.zeros({sequences, rows_, width_})};
   }

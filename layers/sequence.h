@@ -1,6 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "core/exec.h"
@@ -18,11 +21,35 @@ struct Chain {
   bool passes() const { return continues && first == last; }  // what enters also leaves
 };
 
-// What a stateful part of a mixer did to the documents of a span; kept where the algebra's laws are checked.
+// What a stateful part of a mixer did to the documents of a span; kept where the algebra's laws are
+// checked.
 struct SpanRecord {
   const SpanAlgebra* algebra = nullptr;
   Summary summary;
   State entering, leaving;  // entering: empty where every document starts here
+};
+
+// Seconds that recurrences and attention took, without the projections around them.
+struct CoreProfile {
+  double forward = 0, backward = 0;
+  std::set<std::string, std::less<>> programs;
+};
+
+// Adds the time of its own life.
+class CoreTimer {
+ public:
+  explicit CoreTimer(double* seconds) : seconds_(seconds), start_(Clock::now()) {}
+  ~CoreTimer() {
+    if (seconds_ != nullptr)
+      *seconds_ += std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  CoreTimer(const CoreTimer&) = delete;
+  CoreTimer& operator=(const CoreTimer&) = delete;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double* seconds_;
+  Clock::time_point start_;
 };
 
 // How the flat rows of a micro-batch form documents. Row borders of the batch are document borders
@@ -40,7 +67,9 @@ struct Sequence {
   std::vector<Span> spans = {};     // by rank
   std::vector<int32_t> whole = {};  // offsets of the documents of the whole batch
 
-  std::vector<SpanRecord>* records = nullptr;  // where to keep what each part did; null: nowhere
+  // Where to keep what each part did, and how long it took; null: nowhere.
+  std::vector<SpanRecord>* records = nullptr;
+  CoreProfile* profile = nullptr;
 
   int64_t tokens() const { return documents.back(); }
   int64_t count() const { return static_cast<int64_t>(documents.size()) - 1; }

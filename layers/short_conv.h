@@ -49,6 +49,7 @@ class ShortConv {
           weight_(weight),
           bias_(bias),
           activation_(options.activation) {}
+    std::string_view program() const override { return "short_conv"; }
     Tensor run(Exec& exec, const ConvInputs& in, const Sequence& sequence, const State& entering,
                State* leaving, NothingKept&) const override;
     void run_backward(Exec& exec, const ConvInputs& in, const Sequence& sequence,

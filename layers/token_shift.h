@@ -22,6 +22,7 @@ class TokenShift final : public HistoryRecurrence<ShiftInputs, ShiftGradients> {
  public:
   TokenShift(int64_t heads, int64_t width) : HistoryRecurrence(1, heads * width), heads_(heads) {}
 
+  std::string_view program() const override { return "token_shift"; }
   Tensor run(Exec& exec, const ShiftInputs& in, const Sequence& sequence, const State& entering,
              State* leaving, NothingKept&) const override;
   void run_backward(Exec& exec, const ShiftInputs& in, const Sequence& sequence, const NothingKept&,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "core/exec.h"
@@ -29,6 +30,8 @@ enum class Exchange : uint8_t {
 class SpanAlgebra {
  public:
   virtual ~SpanAlgebra() = default;
+  // The kernel that does the work, for benchmarks: "scalar_scan".
+  virtual std::string_view program() const { return "unnamed"; }
   virtual Exchange exchange() const { return Exchange::kPrefix; }
   // The state of `sequences` sequences before their first token.
   virtual State start(Exec& exec, int64_t sequences) const = 0;

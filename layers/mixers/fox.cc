@@ -58,6 +58,7 @@ class Fox final : public Mixer {
         h_(o.heads),
         compute_(build.compute),
         hidden_(build.hidden),
+        layer_(build.layer),
         widths_{h_.heads * h_.dk, h_.kv_heads * h_.dk, h_.kv_heads * h_.dv,
                 o.output_gate ? h_.heads * h_.dv : 0},
         project_(build, projections(o), build.hidden, {.cut = Linear::Cut::kRows}),
@@ -98,7 +99,12 @@ class Fox final : public Mixer {
     if (o_.acp && o_.qk_norm) f.bound = score_bound(exec);
     f.log_forget = exec.empty({tokens, h_.heads});
     kernels::forget_gate_forward(exec, f.forget_logits, f.log_forget);
-    f.out = rows_.forward(exec, inputs(f), pruning(f), sequence, context.part("keys"), saved);
+    PruningReport report{.layer = layer_};
+    f.out = rows_.forward(exec, inputs(f), {pruning(f), o_.acp ? &report.heads : nullptr}, sequence,
+                          context.part("keys"), saved);
+    if (o_.acp && context.step != nullptr && !context.step->repeating) {
+      context.step->pruning.push_back(std::move(report));
+    }
     const Tensor y = finish(exec, f);
     saved.push(std::move(f));
     return out_->forward(exec, y, DType::kF32, saved);
@@ -116,7 +122,7 @@ class Fox final : public Mixer {
                dk = o_.kv_shift ? d_kv.view().columns(0, widths_[kK]) : part(d, kK),
                dv = o_.kv_shift ? d_kv.view().columns(widths_[kK], widths_[kV]) : part(d, kV);
     const Tensor d_forget = exec.empty(f.log_forget.shape());
-    rows_.backward(exec, inputs(f), pruning(f), sequence, d_out, context.part("keys"),
+    rows_.backward(exec, inputs(f), {pruning(f)}, sequence, d_out, context.part("keys"),
                    {dq, dk, dv, d_forget}, saved);
     if (o_.rope) rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
     if (o_.qk_norm) normalize_backward(exec, f, dq, dk);
@@ -311,6 +317,7 @@ class Fox final : public Mixer {
   HeadOptions h_;
   DType compute_;
   int64_t hidden_;
+  int64_t layer_;
   int64_t widths_[4];  // of the parts of the projection
   Linear project_;
   Linear forget_;

@@ -136,7 +136,7 @@ AttentionRows::Keys AttentionRows::gathered(Exec& exec, const AttentionInputs& i
 }
 
 kernels::Attention AttentionRows::attention(const AttentionInputs& in,
-                                            const kernels::Pruning& pruning,
+                                            const AttentionPruning& pruning,
                                             const Sequence& sequence, const Keys& keys) const {
   const HeadOptions& h = options_.heads;
   kernels::Attention a{.q = in.q,
@@ -150,7 +150,7 @@ kernels::Attention AttentionRows::attention(const AttentionInputs& in,
                        .scale = options_.scale,
                        .window = options_.window,
                        .log_forget = in.log_forget,
-                       .pruning = pruning};
+                       .pruning = pruning.rule};
   if (!keys.k.defined()) return a;
   const int64_t count = keys.documents.back(), skipped = keys.k.shape()[0] - count;
   a.k = keys.k.view().row_range(skipped, count);
@@ -162,8 +162,10 @@ kernels::Attention AttentionRows::attention(const AttentionInputs& in,
 }
 
 Tensor AttentionRows::forward(Exec& exec, const AttentionInputs& in,
-                              const kernels::Pruning& pruning, const Sequence& sequence,
+                              const AttentionPruning& pruning, const Sequence& sequence,
                               State* cache, SavedStack& saved) const {
+  const CoreTimer timer(sequence.profile == nullptr ? nullptr : &sequence.profile->forward);
+  if (sequence.profile != nullptr) sequence.profile->programs.emplace("attention");
   Saved f;
   if (sequence.is_split()) {
     WEFT_CHECK(cache == nullptr, "a cache cannot enter documents that {} ranks share",
@@ -174,7 +176,11 @@ Tensor AttentionRows::forward(Exec& exec, const AttentionInputs& in,
   }
   f.out = exec.empty({sequence.tokens(), options_.heads.heads * options_.heads.dv}, in.v.dtype);
   f.log_sum_exp = exec.empty({sequence.tokens(), options_.heads.heads});
-  kernels::attention_forward(exec, attention(in, pruning, sequence, f.keys), f.out, f.log_sum_exp);
+  if (pruning.report != nullptr)
+    pruning.report->assign(static_cast<size_t>(options_.heads.heads), {});
+  kernels::attention_forward(
+      exec, attention(in, pruning, sequence, f.keys), f.out, f.log_sum_exp,
+      pruning.report == nullptr ? std::span<kernels::BlockCount>{} : std::span(*pruning.report));
   const Tensor out = f.out;
   saved.push(std::move(f));
   return out;
@@ -217,9 +223,10 @@ void AttentionRows::uncache(Exec& exec, const Keys& keys, const Sequence& sequen
   d_cache = std::move(entering);
 }
 
-void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const kernels::Pruning& pruning,
+void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const AttentionPruning& pruning,
                              const Sequence& sequence, ConstView d_out, State* d_cache,
                              const AttentionGradients& gradients, SavedStack& saved) const {
+  const CoreTimer timer(sequence.profile == nullptr ? nullptr : &sequence.profile->backward);
   const Saved f = saved.pop<Saved>();
   const kernels::Attention a = attention(in, pruning, sequence, f.keys);
   if (!f.keys.k.defined()) {

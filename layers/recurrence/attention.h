@@ -17,6 +17,12 @@ struct AttentionGradients {  // overwritten
   View log_forget = {};
 };
 
+// Which blocks are left out, and where to tell how many (one entry per head; null: nowhere).
+struct AttentionPruning {
+  kernels::Pruning rule = {};
+  std::vector<kernels::BlockCount>* report = nullptr;
+};
+
 // Softmax attention without its weights: a token sees the keys of its document up to its own. What
 // a span adds to the state are rows, so the state grows (but for a window) and sequence ranks
 // exchange rows: keys and values are gathered forward, their gradients summed and scattered
@@ -33,9 +39,9 @@ class AttentionRows {
   explicit AttentionRows(const Options& options) : options_(options) {}
 
   // [tokens, heads * dv] in the type of v.
-  Tensor forward(Exec& exec, const AttentionInputs& in, const kernels::Pruning& pruning,
+  Tensor forward(Exec& exec, const AttentionInputs& in, const AttentionPruning& pruning,
                  const Sequence& sequence, State* cache, SavedStack& saved) const;
-  void backward(Exec& exec, const AttentionInputs& in, const kernels::Pruning& pruning,
+  void backward(Exec& exec, const AttentionInputs& in, const AttentionPruning& pruning,
                 const Sequence& sequence, ConstView d_out, State* d_cache,
                 const AttentionGradients& gradients, SavedStack& saved) const;
 
@@ -56,7 +62,7 @@ class AttentionRows {
   };
   Keys cached(Exec& exec, const AttentionInputs& in, const Sequence& sequence, State& cache) const;
   Keys gathered(Exec& exec, const AttentionInputs& in, const Sequence& sequence) const;
-  kernels::Attention attention(const AttentionInputs& in, const kernels::Pruning& pruning,
+  kernels::Attention attention(const AttentionInputs& in, const AttentionPruning& pruning,
                                const Sequence& sequence, const Keys& keys) const;
   void uncache(Exec& exec, const Keys& keys, const Sequence& sequence,
                const AttentionGradients& of_keys, State& d_cache,

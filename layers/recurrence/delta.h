@@ -36,6 +36,7 @@ class DeltaRecurrence final : public AffineRecurrence<DeltaInputs, DeltaGradient
                     const DeltaGradients& gradients) const override;
   Summary summarize(Exec& exec, const DeltaInputs& in, const Sequence& sequence) const override;
 
+  std::string_view program() const override { return "delta_scan"; }
   double flops_per_token() const;
 
  protected:

@@ -39,6 +39,7 @@ class DiagonalRecurrence final
                     const DiagonalGradients& gradients) const override;
   Summary summarize(Exec& exec, const DiagonalInputs& in, const Sequence& sequence) const override;
 
+  std::string_view program() const override { return "diagonal_scan"; }
   double flops_per_token() const;
 
  protected:

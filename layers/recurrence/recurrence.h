@@ -25,6 +25,10 @@ class Recurrence : public SpanAlgebra {
   // leaves as after them.
   Tensor forward(Exec& exec, const In& in, const Sequence& sequence, State* state,
                  SavedStack& saved) const {
+    const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->forward
+                                                                   : nullptr);
+    if (is_core() && sequence.profile != nullptr)
+      sequence.profile->programs.emplace(this->program());
     Frame f;
     const bool ring = exchange() == Exchange::kRing;
     if (state != nullptr) f.entering = std::move(*state);
@@ -57,6 +61,8 @@ class Recurrence : public SpanAlgebra {
   // that of the entering one.
   void backward(Exec& exec, const In& in, const Sequence& sequence, ConstView d_out, State* d_state,
                 const Grad& gradients, SavedStack& saved) const {
+    const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->backward
+                                                                   : nullptr);
     const Frame f = saved.template pop<Frame>();
     State d_leaving, d_entering;
     if (d_state != nullptr) d_leaving = std::move(*d_state);
@@ -80,6 +86,9 @@ class Recurrence : public SpanAlgebra {
     if (sends) ring_leave_backward(exec, sequence, d_entering);
     if (d_state != nullptr) *d_state = std::move(d_entering);
   }
+
+  // Counts as the mixer's core when its time is taken.
+  virtual bool is_core() const { return true; }
 
   struct Cotangents {
     ConstView d_out;

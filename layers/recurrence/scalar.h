@@ -42,6 +42,7 @@ class ScalarRecurrence final : public AffineRecurrence<ScalarInputs, ScalarGradi
                        const ScalarKept& keep, const State& entering,
                        ConstView d_out) const override;
 
+  std::string_view program() const override { return "scalar_scan"; }
   double flops_per_token() const;
 
  protected:

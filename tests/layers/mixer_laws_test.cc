@@ -229,6 +229,7 @@ TEST_P(MixerLaws, ActionMonoidAndAdjoint) {
   ASSERT_EQ(a.size(), whole.size());
   for (size_t i = 0; i < whole.size(); ++i) {
     const SpanAlgebra& algebra = *whole[i].algebra;
+    EXPECT_NE(algebra.program(), "unnamed") << "part " << i;
     expect_near(algebra.apply(rig.exec, whole[i].summary, whole[i].entering), whole[i].leaving,
                 "action ");
     const Summary left = algebra.combine(
