@@ -4,6 +4,7 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_memories.h"
 #include "launcher/golden_rank_one.h"
 #include "launcher/golden_ssm.h"
 #include "layers/block.h"
@@ -21,6 +22,7 @@ std::string our_name(const std::string& golden) {
                                                             {"Hkv", "kv_heads"},
                                                             {"N", "state"},
                                                             {"shared", "shared_memory"},
+                                                            {"conv", "short_conv"},
                                                             {"attention", "softmax"}};
   const auto found = kNames.find(golden);
   return found == kNames.end() ? golden : found->second;
@@ -144,14 +146,17 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const Sequence sequence = golden.sequence(exec, "in.x");
   SavedStack saved;
   MixerState state, d_state;
+  StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
+  give_memories(exec, golden, build, step);
   state.part(kRecurrence) = golden.states(exec, "state0.");
   compare.check(exec, "out.y",
-                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state}, saved));
+                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state, &step}, saved));
   compare.check_states(exec, "out.state.", state.part(kRecurrence));
+  check_memories(runtime, golden, step, compare);
   d_state.part(kRecurrence) = golden.states(exec, "cot.state.");
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32);
   const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}),
-                                    {sequence, &d_state}, saved);
+                                    {sequence, &d_state, &step}, saved);
   compare.check(exec, "grad.in.x", dx);
   compare.check_states(exec, "grad.state0.", d_state.part(kRecurrence));
   compare.check_weights(exec, store, "");

@@ -75,7 +75,8 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   sum_reports(exec, tokens, metrics.moe);
   metrics.tokens = train.global_batch * train.sequence;
   for (const MoeReport& report : metrics.moe) {
-    metrics.aux_loss += config_.model.moe.aux_loss * report.aux;
+    metrics.aux_loss +=
+        (report.memories ? report.aux_weight : config_.model.moe.aux_loss) * report.aux;
     metrics.z_loss += config_.model.moe.z_loss * report.z;
   }
 

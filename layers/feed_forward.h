@@ -12,9 +12,12 @@
 
 namespace weft {
 
-// What a mixture of experts reports of one forward pass. Plain numbers, added up by the trainer.
+// What a mixture of experts (or of memories, in a mixer) reports of one forward pass. Plain numbers,
+// added up by the trainer.
 struct MoeReport {
   int64_t layer = 0;
+  bool memories = false;  // of the layer's mixer, not of its experts
+  double aux_weight = 0;  // memories: coefficient of their balance loss
   double aux = 0;                    // balance loss without its coefficient
   double z = 0;                      // z loss without its coefficient
   double router_entropy = 0;         // nats, mean over tokens
@@ -54,7 +57,7 @@ struct StepContext {
   // The ranks that hold the other tokens of this micro-batch: statistics of its tokens are summed over
   // them. Null: all tokens are here.
   Communicator* token_ranks = nullptr;
-  std::vector<MoeReport> reports = {};  // one per mixture of experts, in layer order
+  std::vector<MoeReport> reports = {};  // one per mixture of experts or memories, in layer order
 
   // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with
   // theirs, and the gradient that they send back.
@@ -74,6 +77,7 @@ struct StepContext {
   // and the choices made here, where they are wanted.
   Choices given = {};
   std::optional<Choices> made = {};
+  Choices given_memories = {};  // tests: the same for the memories of mixers
 
   // Tests: experts and weights chosen elsewhere (index and weight are read); probabilities and
   // losses are still the router's own.

@@ -41,7 +41,13 @@ const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"fox", "pro = true"},
     {"fox", "acp = true"},
     {"deltanet", "short_conv = false"},
-    {"mamba2", "groups = 2"}};
+    {"mamba2", "groups = 2"},
+    {"mom", "inner = 'gla'\ngate_rank = 5"},
+    {"mom", "inner = 'gla'\nsingle_kv_proj = true\nshared_memory = false"},
+    {"mom", "inner = 'deltanet'\nsingle_kv_proj = true"},
+    {"mom", "inner = 'bla'\nshort_conv = false\nmemories = 3\ntop_k = 1"},
+    {"mom", "inner = 'retnet'"},
+    {"mom", "inner = 'lightning'\nshared_memory = false\noutput_gate = false"}};
 
 // A mixer of mixers.def, by its name, or one with other options: "fox, pro = true".
 std::string name_in(const std::string& law) { return law.substr(0, law.find(',')); }
@@ -54,7 +60,8 @@ OptionTable law_options(const std::string& law) {
   if (takes(mixer, "dv") && takes(mixer, "dk")) text += "dv = 12\n";
   if (takes(mixer, "kv_heads")) text += "kv_heads = 2\n";
   if (takes(mixer, "state")) text += "state = 5\n";
-  if (takes(mixer, "inner")) text += "inner = 36\n";
+  if (takes(mixer, "inner") && mixer != "mom") text += "inner = 36\n";
+  if (takes(mixer, "aux_loss")) text += "aux_loss = 0\n";  // a loss of its own
   if (takes(mixer, "value_heads")) text += "value_heads = 8\n";
   return OptionTable::parse(text);
 }
