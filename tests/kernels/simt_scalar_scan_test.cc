@@ -111,10 +111,10 @@ struct Inputs {
   kernels::ScalarScan in;
 };
 struct Results {
-  Results(Rig& rig, const Inputs& x) {
-    out = rig.exec.zeros(x.d_out.shape());
-    dq = rig.exec.zeros(x.q.shape()), dk = rig.exec.zeros(x.k.shape());
-    dv = rig.exec.zeros(x.v.shape());
+  Results(Rig& rig, const Inputs& x, DType type) {
+    out = rig.exec.zeros(x.d_out.shape(), type);
+    dq = rig.exec.zeros(x.q.shape(), type), dk = rig.exec.zeros(x.k.shape(), type);
+    dv = rig.exec.zeros(x.v.shape(), type);
     if (x.g.defined()) dg = rig.exec.zeros(x.g.shape());
     if (!x.initial.defined()) return;
     final_state = rig.exec.zeros(x.initial.shape()), d_initial = rig.exec.zeros(x.initial.shape());
@@ -130,7 +130,7 @@ struct Results {
 };
 
 Results emulated(Rig& rig, const Inputs& x) {
-  Results r(rig, x);
+  Results r(rig, x, x.q.dtype());
   EmulatedScan scan(rig.exec, x.in);
   scan.forward(x.initial, r.out, r.final_state);
   scan.backward(x.initial, x.d_out, x.d_final, r.gradients());
@@ -140,7 +140,7 @@ Results emulated(Rig& rig, const Inputs& x) {
 // The kernels of the CPU, which scalar_scan_test.cc holds against the recurrence in double, on the
 // same inputs in f32.
 Results on_the_cpu(Rig& rig, const Inputs& x) {
-  Results r(rig, x);
+  Results r(rig, x, DType::kF32);
   std::vector<Tensor> wide;
   for (const Tensor* t : {&x.q, &x.k, &x.v, &x.d_out}) {
     wide.push_back(rig.exec.empty(t->shape()));
@@ -158,13 +158,13 @@ Results on_the_cpu(Rig& rig, const Inputs& x) {
 // f32: three tf32 products leave 2^-21 per factor, and sums are as on the CPU. bf16: factors made
 // inside (scores, states, decayed keys) are rounded by up to 2^-9, two of them per product and one
 // product after another; the largest entries are what the tolerance counts in.
-void check(const Case& c) {
+double tolerance_of(DType dtype) { return dtype == DType::kF32 ? 1e-5 : 1e-2; }
+void check(const Case& c, double tolerance) {
   SCOPED_TRACE(fmt::format("{} tokens, {}/{} heads, {} x {}, {}", c.documents.back(), c.heads,
                            c.kv_heads, c.key, c.value, name_of(c.dtype)));
   Rig rig;
   const Inputs x(rig, c);
   const Results got = emulated(rig, x), want = on_the_cpu(rig, x);
-  const double tolerance = c.dtype == DType::kF32 ? 1e-5 : 1e-2;
   const auto all = want.all();
   size_t i = 0;
   for (const auto& [name, tensor] : got.all()) {
@@ -174,6 +174,8 @@ void check(const Case& c) {
     }
   }
 }
+
+void check(const Case& c) { check(c, tolerance_of(c.dtype)); }
 
 // Chunks are of 64 tokens, or of 32 in f32 with wide heads.
 TEST(CudaScalarScan, AgreesWithTheCpuAtEveryLength) {
@@ -216,10 +218,12 @@ TEST(CudaScalarScan, DoesWithoutDecaysAndStates) {
   check({.documents = {0, 70}, .states = false});
 }
 
-// A state forgotten completely inside a chunk: e^{b_i} underflows, and nothing may become NaN.
+// A state forgotten completely inside a chunk: e^{b_i} underflows, and nothing may become NaN. b
+// goes down to -1500, whose rounding of 6e-5 is a relative error of e^{b_i - b_j}. In bf16 the
+// gradients of decays are small differences q . dq - k . dk of numbers with 8 bits.
 TEST(CudaScalarScan, SurvivesDecaysThatUnderflow) {
-  check({.documents = {0, 130}, .forget = 30});
-  check({.documents = {0, 130}, .dtype = DType::kBF16, .forget = 30});
+  check({.documents = {0, 130}, .forget = 30}, 2e-4);
+  check({.documents = {0, 130}, .dtype = DType::kBF16, .forget = 30}, 5e-2);
 }
 
 TEST(CudaScalarScan, TakesDecaysOfHeads) {
@@ -368,7 +372,9 @@ TEST_P(CudaGolden, Agrees) {
   compare.check(exec, "grad.in.v", narrow_dv);
   if (dg.defined()) compare.check(exec, "grad.in.g", dg);
   compare.check_states(exec, "grad.state0.", parted(exec, d_initial, normalize));
-  EXPECT_TRUE(compare.passed()) << compare.worst_key() << " is off by " << compare.worst();
+  EXPECT_TRUE(compare.passed()) << compare.worst_key() << " is off by " << compare.worst()
+                                << ", not compared: "
+                                << fmt::format("{}", fmt::join(compare.missing(), ", "));
   RecordProperty("worst", fmt::format("{} {}", compare.worst_key(), compare.worst()));
 }
 
