@@ -15,6 +15,7 @@ void add_verify(CLI::App& app);
 void add_data(CLI::App& app);
 void add_info(CLI::App& app);
 void add_checkpoint(CLI::App& app);
+void add_generate(CLI::App& app);
 
 void add_bench(CLI::App& app);
 void add_bench_gemm(CLI::App& bench);

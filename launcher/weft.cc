@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
                                weft::add_verify,
                                weft::add_data,
                                weft::add_checkpoint,
+                               weft::add_generate,
                                weft::add_info,
                            });
 }
