@@ -46,6 +46,7 @@ class ComplexDiagonalRecurrence final
   Summary summarize(Exec& exec, const ComplexDiagonalInputs& in,
                     const Sequence& sequence) const override;
 
+  std::string_view program() const override { return "diagonal_scan"; }
   double flops_per_token() const;
 
  protected:

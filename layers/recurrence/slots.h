@@ -43,6 +43,7 @@ class SlotsRecurrence final : public AffineRecurrence<SlotsInputs, SlotsGradient
                     const SlotsGradients& gradients) const override;
   Summary summarize(Exec& exec, const SlotsInputs& in, const Sequence& sequence) const override;
 
+  std::string_view program() const override { return "diagonal_scan"; }
   double flops_per_token() const;
 
  protected:
