@@ -30,6 +30,7 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   OptionTable table;
   for (const auto& [key, value] : config.items()) {
     const std::string name = our_name(key);
+    if (golden.mixer == "rwkv7" && name != "heads") continue;  // widths follow from the hidden one
     if (value.is_boolean())
       table.set(name, value.get<bool>());
     else if (value.is_number_integer())
@@ -47,6 +48,11 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   flag("q_proj.bias", "bias");
   if (golden.has("w." + scope + "gk_proj.0.weight")) {
     table.set("gate_rank", golden.shape("w." + scope + "gk_proj.0.weight")[0]);
+  }
+  const std::pair<const char*, const char*> ranks[] = {
+      {"w1", "decay_rank"}, {"a1", "rate_rank"}, {"v1", "value_rank"}, {"g1", "gate_rank"}};
+  for (const auto& [weight, option] : ranks) {
+    if (golden.has("w." + scope + weight)) table.set(option, golden.shape("w." + scope + weight)[0]);
   }
   if (golden.has("w." + scope + "lower_bound")) table.set("lower_bound", 0.5);
   flag("out_norm.weight", "output_norm");
@@ -133,7 +139,12 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   Exec& exec = runtime.exec();
   ParameterStore store;
   const OptionTable options = options_of(golden, golden.config, "");
-  const Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  StepContext step;
+  if (golden.has("in.v_first")) {  // of the first layer: this is a later one
+    step.first_value = golden.rows(exec, "in.v_first");
+    build.layer = 1, build.layers = 2;
+  }
   const auto mixer = make_mixer(our_name(golden.mixer), MixerBuild{build, options});
   prepare(runtime, golden, store);
 
@@ -142,13 +153,14 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   MixerState state, d_state;
   state.part(kRecurrence) = golden.states(exec, "state0.");
   compare.check(exec, "out.y",
-                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state}, saved));
+                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state, &step}, saved));
   compare.check_states(exec, "out.state.", state.part(kRecurrence));
   d_state.part(kRecurrence) = golden.states(exec, "cot.state.");
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32);
   const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}),
-                                    {sequence, &d_state}, saved);
+                                    {sequence, &d_state, &step}, saved);
   compare.check(exec, "grad.in.x", dx);
+  if (golden.has("in.v_first")) compare.check(exec, "grad.in.v_first", step.d_first_value);
   compare.check_states(exec, "grad.state0.", d_state.part(kRecurrence));
   compare.check_weights(exec, store, "");
 }
