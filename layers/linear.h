@@ -23,6 +23,7 @@ class Linear {
     std::string name;
     int64_t rows;
     int64_t unit = 1;  // rows that stay together when the weight is cut: a head
+    std::vector<int64_t> blocks = {};  // stacked matrices that are each cut on their own
     bool bare = false;  // the weight is called `name`, not `name`.weight
   };
   struct Options {

@@ -23,6 +23,7 @@ class PreviousToken final : public HistoryRecurrence<PreviousInputs, PreviousGra
  public:
   explicit PreviousToken(int64_t width) : HistoryRecurrence(1, width) {}
 
+  std::string_view program() const override { return "token_mix"; }
   Tensor run(Exec& exec, const PreviousInputs& in, const Sequence& sequence, const State& entering,
              State* leaving, NothingKept&) const override;
   void run_backward(Exec& exec, const PreviousInputs& in, const Sequence& sequence,

@@ -37,6 +37,7 @@ class RankOneRecurrence final
                     const RankOneGradients& gradients) const override;
   Summary summarize(Exec& exec, const RankOneInputs& in, const Sequence& sequence) const override;
 
+  std::string_view program() const override { return "rank_one_scan"; }
   double flops_per_token() const;
 
  protected:
