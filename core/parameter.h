@@ -51,6 +51,7 @@ struct Init {
     kLogOfUniform,  // log u, u uniform
     kTimeStep,      // x with softplus(x) = dt, log dt uniform between log a and log b, dt >= 1e-4
     kEach,          // value(i) of global index i, nothing random
+    kOrthogonal,    // of a matrix: rows, or columns when they are fewer, of length a, at right angles
   } kind = Kind::kNormal;
   double a = 0.0;   // constant: the value; normal: the mean; the others: the lower end
   double b = 0.02;  // normal: the deviation; the others: the upper end
@@ -65,6 +66,7 @@ struct Init {
   static Init each(std::function<double(int64_t)> value) {
     return {Kind::kEach, 0, 0, std::move(value)};
   }
+  static Init orthogonal(double gain) { return {Kind::kOrthogonal, gain, 0}; }
 };
 
 // Everything that must be true of a weight under every layout. Local extents, gradient groups,
