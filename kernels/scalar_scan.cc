@@ -136,33 +136,56 @@ void chain(const ScalarScan& in, const std::vector<Item>& items, Direction direc
   }
 }
 
+// What every item does to a state (direction forward) or to its gradient; returns log decays.
+std::vector<float> span_updates(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
+                                ConstView d_out, const Tensor& spans) {
+  const ScanTable& table = table_of(exec);
+  std::vector<float> totals(items.size());
+  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
+    const auto state = state_of<tile::Out>(in, spans.view(), i);
+    const ScanTask task = task_of(in, items[i]);
+    totals[i] = tile::absent(d_out)
+                    ? table.summarize(task, state, scratch)
+                    : table.summarize_back(
+                          task, tile::head_of(d_out, items[i].tokens, items[i].head, in.value), state,
+                          scratch);
+  });
+  return totals;
+}
+
 // The state before every item, when documents are cut; otherwise undefined and not needed.
 Tensor states_before(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
                      ConstView initial_state) {
-  const ScanTable& table = table_of(exec);
-  const auto count = static_cast<int64_t>(items.size());
-  const Tensor spans = exec.scratch({count, in.key, in.value});
-  std::vector<float> totals(items.size());
-  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
-    totals[i] =
-        table.summarize(task_of(in, items[i]), state_of<tile::Out>(in, spans.view(), i), scratch);
-  });
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, {}, spans);
   chain(in, items, Direction::kForward, initial_state, totals, spans);
   return spans;
 }
 Tensor d_states_behind(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
                        ConstView d_out, ConstView d_final_state) {
-  const ScanTable& table = table_of(exec);
-  const auto count = static_cast<int64_t>(items.size());
-  const Tensor spans = exec.scratch({count, in.key, in.value});
-  std::vector<float> totals(items.size());
-  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
-    totals[i] = table.summarize_back(task_of(in, items[i]),
-                                     tile::head_of(d_out, items[i].tokens, items[i].head, in.value),
-                                     state_of<tile::Out>(in, spans.view(), i), scratch);
-  });
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, d_out, spans);
   chain(in, items, Direction::kBackward, d_final_state, totals, spans);
   return spans;
+}
+
+// Updates of the spans of a document as the update of the document; `direction` says which is last.
+void fold(const ScalarScan& in, const std::vector<Item>& items, Direction direction,
+          const std::vector<float>& totals, const Tensor& spans, View update, View total) {
+  const int64_t count = static_cast<int64_t>(items.size()), size = in.key * in.value;
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t i = direction == Direction::kForward ? n : count - 1 - n;
+    const Item& item = items[i];
+    const int64_t at = state_index(in, item);
+    const bool fresh = direction == Direction::kForward ? item.first : item.last;
+    float* to = update.as<float>() + at * size;
+    const float* span = spans.data<float>() + i * size;
+    const float decay = std::exp(totals[i]);
+    for (int64_t j = 0; j < size; ++j) to[j] = fresh ? span[j] : decay * to[j] + span[j];
+    if (tile::absent(total)) continue;
+    float& sum = total.as<float>()[at];
+    sum = fresh ? totals[i] : sum + totals[i];
+  }
 }
 
 bool are_cut(const std::vector<Item>& items) {
@@ -248,6 +271,25 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
     tile::sum_groups(exec, dk, gradients.dk, group, in.key);
     tile::sum_groups(exec, dv, gradients.dv, group, in.value);
   }
+}
+
+void scalar_scan_summary(Exec& exec, const ScalarScan& in, View update, View total) {
+  check_scan(in);
+  check_state(in, update, "update");
+  const std::vector<Item> items = items_of(in);
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, {}, spans);
+  fold(in, items, Direction::kForward, totals, spans, update, total);
+}
+
+void scalar_scan_state_gradient(Exec& exec, const ScalarScan& in, ConstView d_out,
+                                View d_initial_state) {
+  check_scan(in);
+  check_state(in, d_initial_state, "d_initial_state");
+  const std::vector<Item> items = items_of(in);
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, d_out, spans);
+  fold(in, items, Direction::kBackward, totals, spans, d_initial_state, {});
 }
 
 }  // namespace weft::kernels

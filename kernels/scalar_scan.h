@@ -38,4 +38,11 @@ struct ScalarScanGradients {
 void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_state, ConstView d_out,
                           ConstView d_final_state, const ScalarScanGradients& gradients);
 
+// What each document does to a state that enters it, M -> e^total M + update: update f32 [n, heads, key,
+// value], total f32 [n, heads]. And the gradient of the entering states that comes from d_out alone.
+// Cheaper than forward and backward: no outputs, no scores inside chunks.
+void scalar_scan_summary(Exec& exec, const ScalarScan& in, View update, View total);
+void scalar_scan_state_gradient(Exec& exec, const ScalarScan& in, ConstView d_out,
+                                View d_initial_state);
+
 }  // namespace weft::kernels

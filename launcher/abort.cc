@@ -1,13 +1,16 @@
 #include "launcher/abort.h"
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "parallel/launch.h"
 
 namespace weft {
 namespace {
@@ -36,7 +39,12 @@ std::string located(const Station& station, std::string_view what) {
                      station.doing, what);
 }
 
+void let_first_rank_speak() {
+  if (this_launch().rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+}
+
 int report_failure(std::exception_ptr failure, const Station* station) {
+  let_first_rank_speak();
   const auto say = [&](std::string_view what) {
     fmt::print(stderr, "weft: {}\n", station ? located(*station, what) : std::string(what));
   };

@@ -19,8 +19,8 @@ void run_diagonal_core(Exec& exec, const GoldenCase& golden, Comparison& compare
   const Tensor tq = golden.rows(exec, q_key), tk = golden.rows(exec, "in.k"),
                tv = golden.rows(exec, "in.v");
   const Tensor decay = golden.read(exec, "in.g", DType::kF32).reshaped(tk.shape());
-  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape()),
-               d_decay = exec.empty(decay.shape());
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()),
+               dv = exec.empty(tv.shape()), d_decay = exec.empty(decay.shape());
   DiagonalRecurrence::Inputs in{tq, tk, tv, decay};
   DiagonalRecurrence::Gradients gradients{dq, dk, dv, d_decay};
   Tensor bonus, d_bonus;
@@ -32,26 +32,29 @@ void run_diagonal_core(Exec& exec, const GoldenCase& golden, Comparison& compare
 
   const Sequence sequence = golden.sequence(exec, q_key);
   SavedStack saved;
-  MixerState state{golden.states(exec, "state0.")};
+  State state = golden.states(exec, "state0.");
   compare.check(exec, "out.y", recurrence.forward(exec, in, sequence, &state, saved));
-  compare.check_states(exec, "out.state.", state.tensors);
-  MixerState d_state{golden.states(exec, "cot.state.")};
+  compare.check_states(exec, "out.state.", state);
+  State d_state = golden.states(exec, "cot.state.");
   recurrence.backward(exec, in, sequence, golden.rows(exec, "cot.y"), &d_state, gradients, saved);
   compare.check(exec, "grad." + q_key, dq);
   compare.check(exec, "grad.in.k", dk);
   compare.check(exec, "grad.in.v", dv);
   compare.check(exec, "grad.in.g", d_decay);
   if (has_bonus) compare.check(exec, "grad.w.u", d_bonus);
-  compare.check_states(exec, "grad.state0.", d_state.tensors);
+  compare.check_states(exec, "grad.state0.", d_state);
 }
 
 }  // namespace
 
 bool run_golden_core(Exec& exec, const GoldenCase& golden, Comparison& compare) {
   if (golden.kind != "core") return false;
-  if (golden.mixer == "diag_decay") run_diagonal_core(exec, golden, compare, "q");
-  else if (golden.mixer == "rwkv6") run_diagonal_core(exec, golden, compare, "r");
-  else return false;
+  if (golden.mixer == "diag_decay")
+    run_diagonal_core(exec, golden, compare, "q");
+  else if (golden.mixer == "rwkv6")
+    run_diagonal_core(exec, golden, compare, "r");
+  else
+    return false;
   return true;
 }
 

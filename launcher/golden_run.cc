@@ -15,9 +15,11 @@ namespace {
 
 // Golden names of options and mixers to ours; everything else is called the same.
 std::string our_name(const std::string& golden) {
-  static const std::map<std::string, std::string> kNames = {
-      {"H", "heads"},      {"Hkv", "kv_heads"}, {"N", "state"}, {"shared", "shared_memory"},
-      {"attention", "softmax"}};
+  static const std::map<std::string, std::string> kNames = {{"H", "heads"},
+                                                            {"Hkv", "kv_heads"},
+                                                            {"N", "state"},
+                                                            {"shared", "shared_memory"},
+                                                            {"attention", "softmax"}};
   const auto found = kNames.find(golden);
   return found == kNames.end() ? golden : found->second;
 }
@@ -27,10 +29,14 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   OptionTable table;
   for (const auto& [key, value] : config.items()) {
     const std::string name = our_name(key);
-    if (value.is_boolean()) table.set(name, value.get<bool>());
-    else if (value.is_number_integer()) table.set(name, value.get<int64_t>());
-    else if (value.is_number()) table.set(name, value.get<double>());
-    else table.set(name, value.get<std::string>());
+    if (value.is_boolean())
+      table.set(name, value.get<bool>());
+    else if (value.is_number_integer())
+      table.set(name, value.get<int64_t>());
+    else if (value.is_number())
+      table.set(name, value.get<double>());
+    else
+      table.set(name, value.get<std::string>());
   }
   // What golden files tell by the presence of weights, configs say by name.
   const auto flag = [&](const char* weight, const char* option) {
@@ -49,8 +55,13 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
 }
 
 Build build_of(ParameterStore& store, const GoldenCase& golden, int64_t hidden) {
-  return {.store = store, .scope = "", .hidden = hidden, .layer = 0, .layers = 1,
-          .compute = golden.precision, .expert_mode = golden.expert_mode};
+  return {.store = store,
+          .scope = "",
+          .hidden = hidden,
+          .layer = 0,
+          .layers = 1,
+          .compute = golden.precision,
+          .expert_mode = golden.expert_mode};
 }
 
 void prepare(Runtime& runtime, const GoldenCase& golden, ParameterStore& store) {
@@ -74,19 +85,20 @@ void run_scalar_core(Exec& exec, const GoldenCase& golden, Comparison& compare) 
   const ScalarRecurrence::Inputs in{tq, tk, tv, decay.defined() ? ConstView(decay) : ConstView{}};
   const Sequence sequence = golden.sequence(exec, "in.q");
   SavedStack saved;
-  MixerState state{golden.states(exec, "state0.")};
+  State state = golden.states(exec, "state0.");
   compare.check(exec, "out.y", recurrence.forward(exec, in, sequence, &state, saved));
-  compare.check_states(exec, "out.state.", state.tensors);
+  compare.check_states(exec, "out.state.", state);
 
-  MixerState d_state{golden.states(exec, "cot.state.")};
-  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape());
+  State d_state = golden.states(exec, "cot.state.");
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()),
+               dv = exec.empty(tv.shape());
   recurrence.backward(exec, in, sequence, golden.rows(exec, "cot.y"), &d_state,
                       {dq, dk, dv, d_decay.defined() ? d_decay.view() : View{}}, saved);
   compare.check(exec, "grad.in.q", dq);
   compare.check(exec, "grad.in.k", dk);
   compare.check(exec, "grad.in.v", dv);
   if (d_decay.defined()) compare.check(exec, "grad.in.g", d_decay);
-  compare.check_states(exec, "grad.state0.", d_state.tensors);
+  compare.check_states(exec, "grad.state0.", d_state);
 }
 
 void run_attention_core(Exec& exec, const GoldenCase& golden, Comparison& compare) {
@@ -108,7 +120,8 @@ void run_attention_core(Exec& exec, const GoldenCase& golden, Comparison& compar
   const Tensor lse = exec.empty({sequence.tokens(), q[2]});
   kernels::attention_forward(exec, in, out, lse);
   compare.check(exec, "out.y", out);
-  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape());
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()),
+               dv = exec.empty(tv.shape());
   kernels::attention_backward(exec, in, out, lse, dy, {dq, dk, dv});
   compare.check(exec, "grad.in.q", dq);
   compare.check(exec, "grad.in.k", dk);
@@ -125,16 +138,17 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
 
   const Sequence sequence = golden.sequence(exec, "in.x");
   SavedStack saved;
-  MixerState state{golden.states(exec, "state0.")};
+  MixerState state, d_state;
+  state.part(kRecurrence) = golden.states(exec, "state0.");
   compare.check(exec, "out.y",
-                mixer->forward(exec, golden.rows(exec, "in.x"), sequence, &state, saved));
-  compare.check_states(exec, "out.state.", state.tensors);
-  MixerState d_state{golden.states(exec, "cot.state.")};
+                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state}, saved));
+  compare.check_states(exec, "out.state.", state.part(kRecurrence));
+  d_state.part(kRecurrence) = golden.states(exec, "cot.state.");
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32);
-  const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}), sequence,
-                                    &d_state, saved);
+  const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}),
+                                    {sequence, &d_state}, saved);
   compare.check(exec, "grad.in.x", dx);
-  compare.check_states(exec, "grad.state0.", d_state.tensors);
+  compare.check_states(exec, "grad.state0.", d_state.part(kRecurrence));
   compare.check_weights(exec, store, "");
 }
 
@@ -176,7 +190,8 @@ Tensor used_weights(Exec& exec, const Routing& routing) {
   return used;
 }
 
-// In low precision the routing is the file's: margins between experts are smaller than the rounding.
+// In low precision the routing is the file's: margins between experts are smaller than the
+// rounding.
 std::optional<Routing> routing_of(Exec& exec, const GoldenCase& golden) {
   if (golden.precision == DType::kF32 || !golden.has("out.index")) return std::nullopt;
   Routing routing;
@@ -254,7 +269,7 @@ void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const Tensor x = golden.read(exec, "in.x", DType::kF32).reshaped(rows);
   MixerState state;
   compare.check(exec, "out.y", block.forward(exec, x, sequence, context, saved, &state));
-  compare.check_states(exec, "out.state.", state.tensors);
+  compare.check_states(exec, "out.state.", state.part(kRecurrence));
   if (!moe.is_null()) check_routing(exec, context, compare);
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32).reshaped(rows);
   compare.check(exec, "grad.in.x", block.backward(exec, dy, sequence, context, saved));
@@ -266,17 +281,26 @@ void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
   Exec& exec = runtime.exec();
   Comparison compare(golden, tolerance);
-  const bool scalar = golden.mixer == "linear" || golden.mixer == "linear_norm" ||
-                      golden.mixer == "scalar_decay";
-  if (golden.kind == "core" && scalar) run_scalar_core(exec, golden, compare);
-  else if (run_golden_core(exec, golden, compare)) return compare;
-  else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
-  else if (golden.kind == "core" && golden.mixer == "fox") run_fox_core(exec, golden, compare);
-  else if (is_delta_core(golden)) run_delta_core(exec, golden, compare);
-  else if (golden.kind == "layer") run_layer(runtime, golden, compare);
-  else if (golden.kind == "moe") run_moe(runtime, golden, compare);
-  else if (golden.kind == "block") run_block(runtime, golden, compare);
-  else throw ConfigError("{} {} cannot be run yet", golden.kind, golden.mixer);
+  const bool scalar =
+      golden.mixer == "linear" || golden.mixer == "linear_norm" || golden.mixer == "scalar_decay";
+  if (golden.kind == "core" && scalar)
+    run_scalar_core(exec, golden, compare);
+  else if (run_golden_core(exec, golden, compare))
+    return compare;
+  else if (golden.kind == "core" && golden.mixer == "attention")
+    run_attention_core(exec, golden, compare);
+  else if (golden.kind == "core" && golden.mixer == "fox")
+    run_fox_core(exec, golden, compare);
+  else if (is_delta_core(golden))
+    run_delta_core(exec, golden, compare);
+  else if (golden.kind == "layer")
+    run_layer(runtime, golden, compare);
+  else if (golden.kind == "moe")
+    run_moe(runtime, golden, compare);
+  else if (golden.kind == "block")
+    run_block(runtime, golden, compare);
+  else
+    throw ConfigError("{} {} cannot be run yet", golden.kind, golden.mixer);
   return compare;
 }
 

@@ -91,12 +91,15 @@ void RoutingTrace::after(const Tokens& tokens, const StepContext& context) {
   }
 }
 
-void RoutingTrace::finish() {
+void RoutingTrace::finish(Exec& exec, Communicator& world) {
   if (write_path_.empty()) return;
   std::vector<NamedView> views;
   for (auto& [name, entry] : recorded_) {
-    views.push_back({name, Tensor::borrow(entry.index.data(), entry.shape, DType::kI32)});
+    const Tensor index = Tensor::borrow(entry.index.data(), entry.shape, DType::kI32);
+    world.all_reduce(exec, index, ReduceOp::kSum);  // zero where other ranks' tokens are
+    views.push_back({name, index});
   }
+  if (world.rank() != 0) return;
   write_safetensors(write_path_, {{"kind", "routing trace"}, {"experts", std::to_string(experts_)}},
                     views);
 }

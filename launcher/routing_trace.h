@@ -7,6 +7,7 @@
 #include "core/run_config.h"
 #include "core/safetensors.h"
 #include "layers/feed_forward.h"
+#include "parallel/communicator.h"
 
 namespace weft {
 
@@ -32,7 +33,8 @@ class RoutingTrace {
 
   void before(Exec& exec, const Tokens& tokens, StepContext& context) const;
   void after(const Tokens& tokens, const StepContext& context);
-  void finish();  // the file appears
+  // The file appears, written by the first rank from what all of them recorded. Collective.
+  void finish(Exec& exec, Communicator& world);
 
  private:
   struct Recorded {

@@ -6,6 +6,7 @@
 
 #include "core/exec.h"
 #include "core/saved.h"
+#include "kernels/attention.h"
 #include "kernels/router.h"
 
 namespace weft {
@@ -19,6 +20,12 @@ struct MoeReport {
   std::vector<int64_t> counts = {};  // pairs per expert, before any is dropped
   int64_t dropped = 0;               // pairs beyond an expert's capacity
   int64_t bad_token = -1;            // first token whose router logits are not finite, or -1
+};
+
+// Blocks of forgetting attention that pruning left, of those that causality leaves; by head.
+struct PruningReport {
+  int64_t layer = 0;
+  std::vector<kernels::BlockCount> heads = {};
 };
 
 // Where each token goes: decided once per token and layer, in f32, and never again, not even when
@@ -43,6 +50,14 @@ struct StepContext {
   float aux_scale = 1.0f;  // share of this micro-batch in the step's balance and z losses
   int64_t row_tokens = 0;  // tokens of one sequence; 0: the micro-batch is one
   std::vector<MoeReport> reports = {};  // one per mixture of experts, in layer order
+
+  // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with
+  // theirs, and the gradient that they send back.
+  Tensor first_value = {}, d_first_value = {};
+
+  bool repeating = false;  // this forward pass is a second one: report nothing
+
+  std::vector<PruningReport> pruning = {};  // one per layer that prunes
 
   // Recompute: forward leaves its decision in `decided`; a second forward finds it in `replay`,
   // uses it and reports nothing.

@@ -1,10 +1,12 @@
 // HGRN2: a forget gate per key channel, and its complement as the key.
 //   a_t = l + (1 - l) sigmoid(f_proj(x_t)),   M_t = diag(a_t) M_{t-1} + (1 - a_t)^T v_t
-//   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t,    y = o_proj( RMSNorm(o) ), the norm over all heads at once
-// The lower bounds l grow with depth in the published model, where one tensor for all layers, learned,
-// gives each layer its own by a cumulative softmax. Here every layer has its own: none (l = 0, as in the
-// first layer of the published model), or a learned vector that starts at `lower_bound`. The tensor that
-// all layers share comes with the pipeline stages, since it must live on all of them.
+//   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t,    y = o_proj( RMSNorm(o) ), the norm over all heads at
+//   once
+// The lower bounds l grow with depth in the published model, where one tensor for all layers,
+// learned, gives each layer its own by a cumulative softmax. Here every layer has its own: none (l
+// = 0, as in the first layer of the published model), or a learned vector that starts at
+// `lower_bound`. The tensor that all layers share comes with the pipeline stages, since it must
+// live on all of them.
 #include <cmath>
 
 #include "kernels/activation.h"
@@ -51,8 +53,9 @@ class Hgrn2 final : public Mixer {
     }
   }
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
@@ -61,7 +64,7 @@ class Hgrn2 final : public Mixer {
     f.log_decay = exec.empty(f.k.shape());
     kernels::activation_forward(exec, kernels::Activation::kSilu, part(f.projected, kQ), f.q);
     kernels::tied_gates_forward(exec, part(f.projected, kForget), lower(), f.log_decay, f.k);
-    f.out = recurrence_.forward(exec, inputs(f), sequence, state, saved);
+    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
     f.inv_rms = exec.empty({tokens});
     const Tensor y = exec.empty(f.out.shape(), compute_);
     kernels::rms_norm_forward(exec, f.out, norm_.value, epsilon_, y, f.inv_rms);
@@ -69,8 +72,9 @@ class Hgrn2 final : public Mixer {
     return out_.forward(exec, y, DType::kF32, saved);
   }
 
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState* d_state,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -78,15 +82,16 @@ class Hgrn2 final : public Mixer {
     kernels::rms_norm_backward(exec, d_y, f.out, norm_.value, f.inv_rms, {}, d_out, norm_.grad);
     const Tensor d_decay = exec.empty(f.log_decay.shape()), dk = exec.empty(f.k.shape());
     const View dq = part(d, kQ);
-    recurrence_.backward(exec, inputs(f), sequence, d_out, d_state,
+    recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                          {dq, dk, part(d, kInput), d_decay}, saved);
     kernels::activation_backward(exec, kernels::Activation::kSilu, part(f.projected, kQ), dq, dq);
-    kernels::tied_gates_backward(exec, {.f = part(f.projected, kForget),
-                                        .lower = lower(),
-                                        .dg = d_decay,
-                                        .dk = dk,
-                                        .df = part(d, kForget),
-                                        .d_lower = lower_ == nullptr ? View{} : lower_->grad.view()});
+    kernels::tied_gates_backward(exec,
+                                 {.f = part(f.projected, kForget),
+                                  .lower = lower(),
+                                  .dg = d_decay,
+                                  .dk = dk,
+                                  .df = part(d, kForget),
+                                  .d_lower = lower_ == nullptr ? View{} : lower_->grad.view()});
     return project_.backward(exec, d, DType::kF32, saved);
   }
 
@@ -145,8 +150,9 @@ std::unique_ptr<Mixer> make_hgrn2(const MixerBuild& build) {
   auto o = read_options<Hgrn2Options>(build.options, "hgrn2");
   o.heads = resolve(build, o.heads);
   if (o.lower_bound >= 1) {
-    throw ConfigError("{} = {}: a forget gate that never forgets; the bound must be below 1, 0.9 works",
-                      place_of(build.options, "lower_bound"), o.lower_bound);
+    throw ConfigError(
+        "{} = {}: a forget gate that never forgets; the bound must be below 1, 0.9 works",
+        place_of(build.options, "lower_bound"), o.lower_bound);
   }
   return std::make_unique<Hgrn2>(build, o);
 }
