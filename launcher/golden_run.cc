@@ -4,6 +4,7 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_descent.h"
 #include "launcher/golden_memories.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
@@ -298,6 +299,8 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
     run_fox_core(exec, golden, compare);
   else if (is_delta_core(golden))
     run_delta_core(exec, golden, compare);
+  else if (is_descent_core(golden))
+    run_descent_core(exec, golden, compare);
   else if (golden.kind == "layer")
     run_layer(runtime, golden, compare);
   else if (golden.kind == "moe")

@@ -50,7 +50,9 @@ const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"liger", "form = 'hgrn2'\nlower_bound = 0.3\nwindow = 9"},
     {"liger", "form = 'rwkv6'\nbias = true"},
     {"liger", "form = 'mamba2'\nwindow = 9"},
-    {"liger", "form = 'mlstm'\ntau = 1"}};
+    {"liger", "form = 'mlstm'\ntau = 1"},
+    {"ttt", "mini_batch = 16"},
+    {"titans", "mini_batch = 7"}};
 
 // A mixer of mixers.def, by its name, or one with other options: "fox, pro = true".
 std::string name_in(const std::string& law) { return law.substr(0, law.find(',')); }
