@@ -7,8 +7,9 @@
 //   rwkv6       -e^k                              softmax(q), softmax(k)       a decay per channel
 //   mamba2      -softplus(mean k)                 softmax(q), softmax(k)       a decay per head
 //   retention, mlstm   logsigmoid(mean k) / tau   softmax(q), softmax(k)       a decay per head
+//   gsa         logsigmoid(means of k) / tau      q, k                         a decay per slot
 #include <cmath>
-#include <optional>
+#include <variant>
 
 #include "kernels/decay_gate.h"
 #include "kernels/elementwise.h"
@@ -21,6 +22,7 @@
 #include "layers/recurrence/attention.h"
 #include "layers/recurrence/diagonal.h"
 #include "layers/recurrence/scalar.h"
+#include "layers/recurrence/slots.h"
 
 namespace weft {
 namespace {
@@ -31,6 +33,7 @@ struct LigerOptions {
   double alpha = 0.5, beta = 0.5;
   int64_t window = 64;
   double tau = 16.0;
+  int64_t slots = 0;
   double lower_bound = 0.0;
   double rope_base = 10000.0;
   bool bias = false;
@@ -38,21 +41,23 @@ struct LigerOptions {
 
 void fields(FieldVisitor& f, LigerOptions& c) {
   fields(f, c.heads);
-  f.choice("form", c.form, {"gla", "hgrn2", "rwkv6", "mamba2", "retention", "mlstm"},
+  f.choice("form", c.form, {"gla", "hgrn2", "rwkv6", "mamba2", "retention", "mlstm", "gsa"},
            "the recurrence that the keys gate");
   f("alpha", c.alpha, "weight of the recurrence");
   f("beta", c.beta, "weight of the attention over a window");
   f("window", c.window, "keys a token attends to, itself included", at_least(1));
-  f("tau", c.tau, "gla, retention, mlstm: log decays are logsigmoid / this", above(0));
+  f("tau", c.tau, "gla, retention, mlstm, gsa: log decays are logsigmoid / this", above(0));
+  f("slots", c.slots, "gsa: slots per head, at most dk; 0: dk", between(0, 1 << 20));
   f("lower_bound", c.lower_bound, "hgrn2: the least that a step keeps", from_below(0, 1));
   f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
   f("bias", c.bias, "biases on the q, k and v projections, as in the layer that is converted");
 }
 
-enum class Decay : uint8_t { kPerChannel, kTied, kPerHead };
+enum class Decay : uint8_t { kPerChannel, kTied, kPerHead, kPerSlot };
 
 Decay decay_of(const std::string& form) {
   if (form == "hgrn2") return Decay::kTied;
+  if (form == "gsa") return Decay::kPerSlot;
   return form == "gla" || form == "rwkv6" ? Decay::kPerChannel : Decay::kPerHead;
 }
 
@@ -61,6 +66,20 @@ kernels::DecayGate gate_of(const LigerOptions& o) {
   if (o.form == "rwkv6") return {.kind = Kind::kMinusExp};
   // -softplus(z) = logsigmoid(-z); the pool turns the sign.
   return {.divisor = o.form == "mamba2" ? 1.0f : static_cast<float>(o.tau)};
+}
+
+// All read q, k, v and log decays.
+using LigerRecurrence = std::variant<ScalarRecurrence, DiagonalRecurrence, SlotsRecurrence>;
+
+LigerRecurrence recurrence_of(const LigerOptions& o) {
+  switch (decay_of(o.form)) {
+    case Decay::kPerHead:
+      return ScalarRecurrence({.heads = o.heads});
+    case Decay::kPerSlot:
+      return SlotsRecurrence({.heads = o.heads, .slots = o.slots});
+    default:
+      return DiagonalRecurrence({.heads = o.heads});
+  }
 }
 
 class Liger final : public Mixer {
@@ -80,15 +99,10 @@ class Liger final : public Mixer {
              {"v_proj", h_.kv_heads * h_.dv, h_.dv}},
             build.hidden,
             {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
+        recurrence_(recurrence_of(o)),
         window_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk)), o.window}),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
-             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
-    if (decay_ == Decay::kPerHead) {
-      per_head_.emplace(ScalarRecurrence::Options{.heads = h_});
-    } else {
-      per_channel_.emplace(DiagonalRecurrence::Options{.heads = h_});
-    }
-  }
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
@@ -130,16 +144,17 @@ class Liger final : public Mixer {
     return 2.0 * static_cast<double>(hidden_) *
                static_cast<double>(project_.out() + h_.heads * h_.dv) +
            window_.flops_per_token(length) +
-           (per_head_ ? per_head_->flops_per_token() : per_channel_->flops_per_token());
+           std::visit([](const auto& r) { return r.flops_per_token(); }, recurrence_);
   }
 
  private:
   struct Saved {
     Tensor projected;  // [tokens, q | k | v]
     Tensor rotated;    // [tokens, q | k]
-    Tensor mapped;     // [tokens, q | k] as the recurrence reads them
-    Tensor pooled;     // per head: [tokens, heads] f32, before the gate
-    Tensor log_decay;  // [tokens, kv_heads * dk] or [tokens, heads], f32
+    Tensor mapped;     // [tokens, q | k ...] as the recurrence reads them
+    Tensor pooled;     // per head, per slot: before the gate, f32
+    Tensor
+        log_decay;  // [tokens, kv_heads * dk], [tokens, heads] or [tokens, kv_heads * slots], f32
   };
 
   int64_t q_width() const { return h_.heads * h_.dk; }
@@ -151,7 +166,11 @@ class Liger final : public Mixer {
   AttentionInputs attention_inputs(const Saved& f) const {
     return {query(f.rotated), key(f.rotated), value(f.projected)};
   }
+  bool pools() const { return decay_ == Decay::kPerHead || decay_ == Decay::kPerSlot; }
   kernels::HeadPool pool() const {
+    if (decay_ == Decay::kPerSlot) {
+      return {.heads = h_.kv_heads, .sources = h_.kv_heads, .bins = o_.slots};
+    }
     return {.heads = h_.heads,
             .sources = h_.kv_heads,
             .bins = 1,
@@ -177,74 +196,80 @@ class Liger final : public Mixer {
   // From q and k to what the recurrence reads.
   void open_gates(Exec& exec, Saved& f) const {
     const int64_t tokens = f.projected.shape()[0];
-    f.mapped = exec.empty({tokens, qk_width()}, compute_);
-    kernels::head_softmax_forward(exec, h_.heads, query(f.projected), query(f.mapped));
-    if (decay_ == Decay::kPerHead) {
-      f.pooled = exec.empty({tokens, h_.heads});
-      f.log_decay = exec.empty({tokens, h_.heads});
+    if (pools()) {
+      f.pooled = exec.empty({tokens, pool().heads * pool().bins});
+      f.log_decay = exec.empty(f.pooled.shape());
       kernels::head_pool_forward(exec, pool(), key(f.projected), f.pooled);
       kernels::decay_gate_forward(exec, gate_, f.pooled, f.log_decay);
-    } else {
-      f.log_decay = exec.empty({tokens, k_width()});
-      if (decay_ == Decay::kTied) {
-        kernels::tied_gates_forward(exec, key(f.projected), lower(), f.log_decay, key(f.mapped));
-        return;
-      }
-      kernels::decay_gate_forward(exec, gate_, key(f.projected), f.log_decay);
+    }
+    if (decay_ == Decay::kPerSlot) {
+      f.mapped = f.projected;
+      return;
+    }
+    f.mapped = exec.empty({tokens, qk_width()}, compute_);
+    kernels::head_softmax_forward(exec, h_.heads, query(f.projected), query(f.mapped));
+    if (!pools()) f.log_decay = exec.empty({tokens, k_width()});
+    if (decay_ == Decay::kTied) {
+      kernels::tied_gates_forward(exec, key(f.projected), lower(), f.log_decay, key(f.mapped));
+      return;
     }
     kernels::head_softmax_forward(exec, h_.kv_heads, key(f.projected), key(f.mapped));
+    if (!pools()) kernels::decay_gate_forward(exec, gate_, key(f.projected), f.log_decay);
   }
 
-  // d_mapped: gradients of what the recurrence read. Returns those of q and k.
-  Tensor open_gates_backward(Exec& exec, const Saved& f, const Tensor& d_mapped,
-                             const Tensor& d_decay) const {
-    const Tensor d = exec.empty(f.mapped.shape(), compute_);
-    kernels::head_softmax_backward(exec, h_.heads, query(f.mapped), query(d_mapped), query(d));
+  // d [tokens, q | k]: from the gradients of what the recurrence read to those of q and k, in
+  // place.
+  void open_gates_backward(Exec& exec, const Saved& f, const Tensor& d,
+                           const Tensor& d_decay) const {
+    if (decay_ != Decay::kPerSlot) {
+      kernels::head_softmax_backward(exec, h_.heads, query(f.mapped), query(d), query(d));
+    }
     if (decay_ == Decay::kTied) {
       const Tensor ignored = exec.zeros({k_width()});
       const View d_lower = o_.lower_bound == 0.0 ? View{} : ignored.view();
-      kernels::tied_gates_backward(
-          exec, {key(f.projected), lower(), d_decay, key(d_mapped), key(d), d_lower});
-      return d;
+      kernels::tied_gates_backward(exec,
+                                   {key(f.projected), lower(), d_decay, key(d), key(d), d_lower});
+      return;
     }
-    kernels::head_softmax_backward(exec, h_.kv_heads, key(f.mapped), key(d_mapped), key(d));
-    if (decay_ == Decay::kPerHead) {
+    if (decay_ != Decay::kPerSlot) {
+      kernels::head_softmax_backward(exec, h_.kv_heads, key(f.mapped), key(d), key(d));
+    }
+    if (pools()) {
       kernels::decay_gate_backward(exec, gate_, f.pooled, d_decay, d_decay);
       kernels::head_pool_backward(exec, pool(), d_decay, key(d));
-      return d;
+      return;
     }
-    const Tensor d_key = exec.empty({f.mapped.shape()[0], k_width()}, compute_);
-    kernels::decay_gate_backward(exec, gate_, key(f.projected), d_decay, d_key);
-    kernels::add(exec, key(d), d_key, key(d));
-    return d;
+    kernels::decay_gate_backward(exec, gate_, key(f.projected), d_decay, d_decay);
+    kernels::add(exec, key(d), d_decay, key(d));
   }
 
   Tensor recur(Exec& exec, const Saved& f, const Sequence& sequence, State* state,
                SavedStack& saved) const {
-    const ConstView q = query(f.mapped), k = key(f.mapped), v = value(f.projected);
-    if (per_head_) {
-      return per_head_->forward(exec, {q, k, v, f.log_decay}, sequence, state, saved);
-    }
-    return per_channel_->forward(exec, {q, k, v, f.log_decay}, sequence, state, saved);
+    return std::visit(
+        [&](const auto& r) {
+          return r.forward(exec, {query(f.mapped), key(f.mapped), value(f.projected), f.log_decay},
+                           sequence, state, saved);
+        },
+        recurrence_);
   }
 
   // Adds into d, which has the gradients of the attention.
   void recur_backward(Exec& exec, const Saved& f, const MixerContext& context, const Tensor& d_out,
                       const Tensor& d, SavedStack& saved) const {
-    const ConstView q = query(f.mapped), k = key(f.mapped), v = value(f.projected);
-    const Tensor d_mapped = exec.empty(f.mapped.shape(), compute_);
-    const Tensor d_value = exec.empty({d.shape()[0], h_.kv_heads * h_.dv}, compute_);
+    // f32: gradients of keys come from three sides.
+    const Tensor d_read = exec.empty({d.shape()[0], qk_width()});
+    const Tensor d_value = exec.empty({d.shape()[0], h_.kv_heads * h_.dv});
     const Tensor d_decay = exec.empty(f.log_decay.shape());
-    State* d_state = context.part(kRecurrence);
-    if (per_head_) {
-      per_head_->backward(exec, {q, k, v, f.log_decay}, context.sequence, d_out, d_state,
-                          {query(d_mapped), key(d_mapped), d_value, d_decay}, saved);
-    } else {
-      per_channel_->backward(exec, {q, k, v, f.log_decay}, context.sequence, d_out, d_state,
-                             {query(d_mapped), key(d_mapped), d_value, d_decay}, saved);
-    }
+    std::visit(
+        [&](const auto& r) {
+          r.backward(exec, {query(f.mapped), key(f.mapped), value(f.projected), f.log_decay},
+                     context.sequence, d_out, context.part(kRecurrence),
+                     {query(d_read), key(d_read), d_value, d_decay}, saved);
+        },
+        recurrence_);
+    open_gates_backward(exec, f, d_read, d_decay);
     const View d_qk = d.view().columns(0, qk_width());
-    kernels::add(exec, d_qk, open_gates_backward(exec, f, d_mapped, d_decay), d_qk);
+    kernels::add(exec, d_qk, d_read, d_qk);
     kernels::add(exec, value(d), d_value, value(d));
   }
 
@@ -256,8 +281,7 @@ class Liger final : public Mixer {
   int64_t hidden_;
   std::vector<float> lower_;  // hgrn2, per key channel
   Linear project_;
-  std::optional<ScalarRecurrence> per_head_;  // one of the two
-  std::optional<DiagonalRecurrence> per_channel_;
+  LigerRecurrence recurrence_;
   AttentionRows window_;
   Linear out_;
 };
@@ -268,10 +292,20 @@ std::unique_ptr<Mixer> make_liger(const MixerBuild& build) {
   auto o = read_options<LigerOptions>(build.options, "liger");
   o.heads = resolve(build, o.heads);
   check_rotary(build, o.heads.dk, o.heads.dk);
-  if (o.form != "hgrn2" && build.options.has("lower_bound")) {
-    throw ConfigError("{}: form = \"{}\" has no lower bound; leave it out, or set form = \"hgrn2\"",
-                      place_of(build.options, "lower_bound"), o.form);
+  const auto only = [&](const char* option, const char* form) {
+    if (o.form == form || !build.options.has(option)) return;
+    throw ConfigError("{}: form = \"{}\" has no {}; leave it out, or set form = \"{}\"",
+                      place_of(build.options, option), o.form, option, form);
+  };
+  only("lower_bound", "hgrn2");
+  only("slots", "gsa");
+  if (o.slots > o.heads.dk) {
+    throw ConfigError(
+        "{} = {}: slots are means over channels of keys, so there are at most dk = {}; "
+        "the nearest that works is {}",
+        place_of(build.options, "slots"), o.slots, o.heads.dk, o.heads.dk);
   }
+  if (o.slots == 0) o.slots = o.heads.dk;
   return std::make_unique<Liger>(build, o);
 }
 

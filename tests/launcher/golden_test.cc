@@ -35,17 +35,7 @@ class Golden : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Golden, AgreesInF32) { expect_pass(DType::kF32); }
-TEST_P(Golden, AgreesInBf16) {
-  // Known failure: grad.w.A_log, a sum over all tokens that comes out small, is off by 0.16 of its largest
-  // (0.05 allowed); f32 shows its worst error in the same file. `weft verify --precision bf16` says so.
-  if (GetParam() == "layer_gated_deltanet_packed") GTEST_SKIP() << "grad.w.A_log misses the bf16 tolerance";
-  // The first token of a memory reads dk^{-1/2} (q . k) v, and one q . k is 0.004 of the sum of its
-  // terms, less than they are rounded by; the norm behind makes it the largest gradient of all.
-  if (GetParam() == "layer_mom_bla_basic") GTEST_SKIP() << "grad.in.x misses the bf16 tolerance";
-  // Known failure: grad.in.x is off by 0.067 of its largest (0.05 allowed).
-  if (GetParam() == "layer_titans_packed") GTEST_SKIP() << "grad.in.x misses the bf16 tolerance";
-  expect_pass(DType::kBF16);
-}
+TEST_P(Golden, AgreesInBf16) { expect_pass(DType::kBF16); }
 
 INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden_files()),
                          [](const auto& info) { return info.param; });

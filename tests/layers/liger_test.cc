@@ -71,6 +71,8 @@ TEST_F(Liger, RefusesAFormItDoesNotKnowAndNamesTheNearest) {
 TEST_F(Liger, RefusesOptionsOfOtherFormsAndMixers) {
   const std::string message = refusal("liger", "form = \"gla\"\nlower_bound = 0.5");
   EXPECT_TRUE(says(message, "form = \"hgrn2\"")) << message;
+  EXPECT_TRUE(says(refusal("liger", "slots = 4"), "form = \"gsa\""));
+  EXPECT_TRUE(says(refusal("liger", "form = \"gsa\"\nslots = 9"), "the nearest that works is 8"));
   EXPECT_TRUE(says(refusal("liger", "feature_map = \"silu\""), "feature_map"));
   EXPECT_TRUE(says(refusal("liger", "window = 0"), "window"));
 }
