@@ -151,7 +151,7 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   ParameterStore store;
   const OptionTable options = options_of(golden, golden.config, "");
   Build build = build_of(store, golden, golden.shape("in.x")[2]);
-  StepContext step;
+  StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
   if (golden.has("in.v_first")) {  // of the first layer: this is a later one
     step.first_value = golden.rows(exec, "in.v_first");
     build.layer = 1, build.layers = 2;
@@ -162,7 +162,6 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const Sequence sequence = golden.sequence(exec, "in.x");
   SavedStack saved;
   MixerState state, d_state;
-  StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
   give_memories(exec, golden, build, step);
   state.part(kRecurrence) = golden.states(exec, "state0.");
   compare.check(exec, "out.y",
