@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/attention_ranges.h"
+#include "kernels/attention_few.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/forgetting.h"
 
@@ -83,8 +83,8 @@ AttentionTask task_of(const Attention& in, const AttentionRange& range, int64_t 
   return task;
 }
 
-// Blocks of queries of all documents, the last (and longest) rows of a document first, so that the
-// threads end together.
+// Blocks of queries of all documents that have enough for one, the last (and longest) rows of a
+// document first, so that the threads end together.
 struct Block {
   int64_t document;  // its number
   AttentionRange range;
@@ -95,8 +95,8 @@ std::vector<Block> query_blocks(const Attention& in, int64_t length) {
   for (int64_t d = 0; d < documents_of(in); ++d) {
     const AttentionRange range = range_of(in, d);
     const int64_t queries = range.queries.count;
+    if (has_few_queries(range)) continue;
     for (int64_t begin = (queries - 1) / length * length; begin >= 0; begin -= length) {
-      if (queries == 0) break;
       blocks.push_back({d, range, begin, std::min(length, queries - begin)});
     }
   }
@@ -145,6 +145,7 @@ void attention_forward(Exec& exec, const Attention& in, View out, View log_sum_e
                                    tile::column_of(log_sum_exp, block.range.queries, head)};
     table.forward(task, outputs, scratch.data<float>() + thread * scratch.shape().back());
   });
+  few_queries_forward(exec, in, forgetting, table.key_block, out, log_sum_exp);
 }
 
 void attention_backward(Exec& exec, const Attention& in, ConstView out, ConstView log_sum_exp,

@@ -9,7 +9,9 @@
 namespace weft::kernels {
 
 // q [tokens, heads * key], k [tokens, kv_heads * key], v [tokens, kv_heads * value], all f32 or all
-// bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads).
+// bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads). With qk_heads (not 0; kv_heads
+// is not looked at then) groups of heads share q and k instead: q, k [tokens, qk_heads * key], v [tokens,
+// heads * value].
 // log_decay (g <= 0, f32): [tokens, heads], or [heads] when it is the same for every token, or empty
 // for g = 0. documents: offsets of the documents, n + 1 entries from 0 to tokens; each starts from its
 // own initial state. States are f32 [n, heads, key, value].
@@ -20,6 +22,7 @@ struct ScalarScan {
   int64_t heads = 1, kv_heads = 1;
   int64_t key = 0, value = 0;
   float scale = 1.0f;
+  int64_t qk_heads = 0;
 };
 
 // out [tokens, heads * value], type of v or f32. initial_state may be empty (zero), final_state may be

@@ -4,6 +4,10 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_descent.h"
+#include "launcher/golden_memories.h"
+#include "launcher/golden_rank_one.h"
+#include "launcher/golden_ssm.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
@@ -19,7 +23,10 @@ std::string our_name(const std::string& golden) {
                                                             {"Hkv", "kv_heads"},
                                                             {"N", "state"},
                                                             {"shared", "shared_memory"},
-                                                            {"attention", "softmax"}};
+                                                            {"conv", "short_conv"},
+                                                            {"attention", "softmax"},
+                                                            {"gate_norm", "gate_divisor"},
+                                                            {"gn_eps", "norm_epsilon"}};
   const auto found = kNames.find(golden);
   return found == kNames.end() ? golden : found->second;
 }
@@ -29,6 +36,7 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   OptionTable table;
   for (const auto& [key, value] : config.items()) {
     const std::string name = our_name(key);
+    if (golden.mixer == "rwkv7" && name != "heads") continue;  // widths follow from the hidden one
     if (value.is_boolean())
       table.set(name, value.get<bool>());
     else if (value.is_number_integer())
@@ -44,13 +52,24 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   };
   flag("q_norm.weight", "qk_norm");
   flag("q_proj.bias", "bias");
-  if (golden.has("w." + scope + "gk_proj.0.weight")) {
-    table.set("gate_rank", golden.shape("w." + scope + "gk_proj.0.weight")[0]);
-  }
+  const auto rank = [&](const char* weight, const char* option, int64_t parts) {
+    const std::string key = "w." + scope + weight;
+    if (golden.has(key)) table.set(option, golden.shape(key)[0] / parts);
+  };
+  rank("gk_proj.0.weight", "gate_rank", 1);
+  rank("x_proj.0.weight", "mix_rank", 5);
+  rank("w_lora.0.weight", "decay_rank", 1);
+  rank("w1", "decay_rank", 1);
+  rank("a1", "rate_rank", 1);
+  rank("v1", "value_rank", 1);
+  rank("g1", "gate_rank", 1);
   if (golden.has("w." + scope + "lower_bound")) table.set("lower_bound", 0.5);
   flag("out_norm.weight", "output_norm");
   flag("ogate_proj.weight", "output_gate");
   flag("k_shift.weight", "kv_shift");
+  if (golden.has("w." + scope + "out_proj.weight")) {
+    table.set("inner", golden.shape("w." + scope + "out_proj.weight")[1]);
+  }
   return table;
 }
 
@@ -132,22 +151,30 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   Exec& exec = runtime.exec();
   ParameterStore store;
   const OptionTable options = options_of(golden, golden.config, "");
-  const Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
+  if (golden.has("in.v_first")) {  // of the first layer: this is a later one
+    step.first_value = golden.rows(exec, "in.v_first");
+    build.layer = 1, build.layers = 2;
+  }
   const auto mixer = make_mixer(our_name(golden.mixer), MixerBuild{build, options});
   prepare(runtime, golden, store);
 
   const Sequence sequence = golden.sequence(exec, "in.x");
   SavedStack saved;
   MixerState state, d_state;
+  give_memories(exec, golden, build, step);
   state.part(kRecurrence) = golden.states(exec, "state0.");
   compare.check(exec, "out.y",
-                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state}, saved));
+                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state, &step}, saved));
   compare.check_states(exec, "out.state.", state.part(kRecurrence));
+  check_memories(runtime, golden, step, compare);
   d_state.part(kRecurrence) = golden.states(exec, "cot.state.");
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32);
   const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}),
-                                    {sequence, &d_state}, saved);
+                                    {sequence, &d_state, &step}, saved);
   compare.check(exec, "grad.in.x", dx);
+  if (golden.has("in.v_first")) compare.check(exec, "grad.in.v_first", step.d_first_value);
   compare.check_states(exec, "grad.state0.", d_state.part(kRecurrence));
   compare.check_weights(exec, store, "");
 }
@@ -276,23 +303,24 @@ void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   compare.check_weights(exec, store, "");
 }
 
-}  // namespace
-
-Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
+void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   Exec& exec = runtime.exec();
-  Comparison compare(golden, tolerance);
   const bool scalar =
       golden.mixer == "linear" || golden.mixer == "linear_norm" || golden.mixer == "scalar_decay";
   if (golden.kind == "core" && scalar)
     run_scalar_core(exec, golden, compare);
-  else if (run_golden_core(exec, golden, compare))
-    return compare;
+  else if (run_golden_core(exec, golden, compare) || run_ssm_core(exec, golden, compare))
+    return;
   else if (golden.kind == "core" && golden.mixer == "attention")
     run_attention_core(exec, golden, compare);
   else if (golden.kind == "core" && golden.mixer == "fox")
     run_fox_core(exec, golden, compare);
   else if (is_delta_core(golden))
     run_delta_core(exec, golden, compare);
+  else if (is_descent_core(golden))
+    run_descent_core(exec, golden, compare);
+  else if (is_rank_one_core(golden))
+    run_rank_one_core(exec, golden, compare);
   else if (golden.kind == "layer")
     run_layer(runtime, golden, compare);
   else if (golden.kind == "moe")
@@ -301,6 +329,22 @@ Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tole
     run_block(runtime, golden, compare);
   else
     throw ConfigError("{} {} cannot be run yet", golden.kind, golden.mixer);
+}
+
+}  // namespace
+
+Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
+  Comparison compare(golden, tolerance);
+  if (golden.kind == "layer" && golden.precision == DType::kBF16) {
+    for (const auto& [inputs, weights] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      GoldenCase rounded(golden.file().path(), DType::kF32);
+      rounded.rounded_inputs = inputs, rounded.rounded_weights = weights;
+      Comparison moved(rounded, tolerance);
+      run_case(runtime, rounded, moved);
+      compare.allow_for(moved);
+    }
+  }
+  run_case(runtime, golden, compare);
   return compare;
 }
 

@@ -23,9 +23,18 @@ namespace weft {
 // token and layer).
 class RoutingTrace {
  public:
-  // Rows [begin, begin + count) of the tokens of `step`.
+  // Runs of the tokens of `step`, which follow each other in a micro-batch.
+  struct Run {
+    int64_t begin, count;
+  };
   struct Tokens {
-    int64_t step, begin, count;
+    int64_t step;
+    std::vector<Run> runs;
+    int64_t count() const {
+      int64_t sum = 0;
+      for (const Run& run : runs) sum += run.count;
+      return sum;
+    }
   };
 
   RoutingTrace() = default;  // does nothing

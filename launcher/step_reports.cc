@@ -29,7 +29,10 @@ const int64_t* add(const int64_t* from, MoeReport& total) {
 }
 
 MoeReport empty_like(const MoeReport& report) {
-  return {.layer = report.layer, .counts = std::vector<int64_t>(report.counts.size())};
+  return {.layer = report.layer,
+          .memories = report.memories,
+          .aux_weight = report.aux_weight,
+          .counts = std::vector<int64_t>(report.counts.size())};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launcher/micro_batch.h"
 #include "launcher/schedule.h"
 #include "launcher/step_reports.h"
 #include "parallel/agree.h"
@@ -68,11 +69,14 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
     const Rows rows{m * train.micro_batch, train.micro_batch, before};
     loss_sum += micro_batch(batch, rows, targets, metrics);
   }
-  metrics.loss = sum_over(exec, data, loss_sum) / targets;
-  sum_reports(exec, data, metrics.moe);
+  // Sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a step.
+  Communicator& tokens = mesh_->over({Axis::kSequence, Axis::kData});
+  metrics.loss = sum_over(exec, tokens, loss_sum) / targets;
+  sum_reports(exec, tokens, metrics.moe);
   metrics.tokens = train.global_batch * train.sequence;
   for (const MoeReport& report : metrics.moe) {
-    metrics.aux_loss += config_.model.moe.aux_loss * report.aux;
+    metrics.aux_loss +=
+        (report.memories ? report.aux_weight : config_.model.moe.aux_loss) * report.aux;
     metrics.z_loss += config_.model.moe.z_loss * report.z;
   }
 
@@ -92,18 +96,20 @@ double Trainer::micro_batch(const Batch& batch, Rows rows, double targets, StepR
   const int64_t length = config_.train.sequence;
   const double share =
       static_cast<double>(rows.count) / static_cast<double>(config_.train.global_batch);
-  const int64_t begin = rows.first * length, count = rows.count * length;
-  const Sequence sequence =
-      make_sequence(exec, documents_between(batch.documents, begin, begin + count));
-  StepContext context{.aux_scale = static_cast<float>(share), .row_tokens = length};
-  const int64_t in_step = begin + rows.elsewhere * length;
-  const RoutingTrace::Tokens traced{metrics.step, in_step, count};
+  Communicator& ranks = mesh_->over({Axis::kSequence});
+  const MicroBatch micro = micro_batch_of(exec, batch, {rows.first, rows.count, length}, ranks);
+  StepContext context{.aux_scale = static_cast<float>(share),
+                      .row_tokens = micro.sequence.tokens() / rows.count,
+                      .token_ranks = ranks.size() > 1 ? &ranks : nullptr};
+  RoutingTrace::Tokens traced{metrics.step, {}};
+  for (const MicroBatch::Run& run : micro.runs) {
+    traced.runs.push_back({run.begin + rows.elsewhere * length, run.count});
+  }
   trace_.before(exec, traced, context);
-  const double loss_sum =
-      model_.train(exec, batch.tokens.slice(begin, count), batch.targets.slice(begin, count),
-                   sequence, static_cast<float>(1.0 / targets), context);
+  const double loss_sum = model_.train(exec, micro.tokens, micro.targets, micro.sequence,
+                                       static_cast<float>(1.0 / targets), context);
   trace_.after(traced, context);
-  add_reports(context.reports, share, in_step, metrics.moe);
+  add_reports(context.reports, share, traced.runs[0].begin, metrics.moe);
   return loss_sum;
 }
 
@@ -125,16 +131,14 @@ double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows)
   const Batch batch = source(runtime_.pool(), first + begin_row, end_row - begin_row);
   double loss_sum = 0;
   for (int64_t row = 0; row < end_row - begin_row; row += micro) {
-    const int64_t begin = row * row_tokens;
-    const int64_t count = std::min(micro, end_row - begin_row - row) * row_tokens;
-    const Sequence sequence =
-        make_sequence(exec, documents_between(batch.documents, begin, begin + count));
-    loss_sum += model_.evaluate(exec, batch.tokens.slice(begin, count),
-                                batch.targets.slice(begin, count), sequence);
+    const BatchRows part{row, std::min(micro, end_row - begin_row - row), row_tokens};
+    const MicroBatch cut = micro_batch_of(exec, batch, part, mesh_->over({Axis::kSequence}));
+    loss_sum += model_.evaluate(exec, cut.tokens, cut.targets, cut.sequence);
   }
   Communicator& data = mesh_->over({Axis::kData});
   const auto targets = static_cast<double>(sum_over(exec, data, batch.target_tokens));
-  return sum_over(exec, data, loss_sum) / std::max(1.0, targets);
+  return sum_over(exec, mesh_->over({Axis::kSequence, Axis::kData}), loss_sum) /
+         std::max(1.0, targets);
 }
 
 double Trainer::flops_per_step() const {

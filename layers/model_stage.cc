@@ -157,6 +157,7 @@ Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequ
 
 void ModelStage::finish_step(const std::vector<MoeReport>& step) {
   for (const MoeReport& report : step) {
+    if (report.memories) continue;  // nothing but the gradient balances them
     blocks_.at(static_cast<size_t>(report.layer)).finish_step(report);
   }
 }

@@ -80,23 +80,95 @@ State multiplied(Exec& exec, const Tensor& matrices, Side side, const State& sta
   return out;
 }
 
+State scaled_on_both_sides(Exec& exec, const State& logs, const State& state) {
+  const Shape& s = state[0].shape();
+  const int64_t rows = s[2], columns = s[3];
+  const Tensor out = exec.empty(s);
+  const float *r = logs[0].data<float>(), *c = logs[1].data<float>();
+  const float* from = state[0].data<float>();
+  float* to = out.data<float>();
+  for_blocks(exec, out.elements(), [&](int64_t i) {
+    const int64_t row = i / columns, head = row / rows;
+    to[i] = std::exp(r[row] + c[head * columns + i % columns]) * from[i];
+  });
+  return {out};
+}
+
+enum class Turn : uint8_t { kForward, kBack };
+
+State turned(Exec& exec, const State& by, Turn turn, const State& state) {
+  const Shape& s = state[0].shape();
+  const int64_t half = s[3] * s[4];  // entries of a real part
+  const Tensor out = exec.empty(s);
+  const float *logs = by[0].data<float>(), *angles = by[1].data<float>();
+  const float sign = turn == Turn::kForward ? 1.0f : -1.0f;
+  exec.threads.run(s[0] * s[1], [&](int64_t head) {
+    const float *re = state[0].data<float>() + 2 * head * half, *im = re + half;
+    float *to_re = out.data<float>() + 2 * head * half, *to_im = to_re + half;
+    for (int64_t i = 0; i < half; ++i) {
+      const int64_t row = i / s[4];
+      const float size = std::exp(logs[head * s[3] + row]);
+      const float cosine = size * angles[2 * head * s[3] + row];
+      const float sine = sign * size * angles[(2 * head + 1) * s[3] + row];
+      to_re[i] = cosine * re[i] - sine * im[i];
+      to_im[i] = sine * re[i] + cosine * im[i];
+    }
+  });
+  return {out};
+}
+
+// (cos, sin) of the sum of two angles.
+Tensor added_angles(Exec& exec, const Tensor& a, const Tensor& b) {
+  const Shape& s = a.shape();
+  const Tensor out = exec.empty(s);
+  const float *x = a.data<float>(), *y = b.data<float>();
+  float* to = out.data<float>();
+  for (int64_t head = 0; head < s[0] * s[1]; ++head) {
+    for (int64_t c = 2 * head * s[3]; c < (2 * head + 1) * s[3]; ++c) {
+      const int64_t d = c + s[3];
+      to[c] = x[c] * y[c] - x[d] * y[d];
+      to[d] = x[c] * y[d] + x[d] * y[c];
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 State transform(Exec& exec, Transition kind, const State& transition, const State& state) {
-  if (kind == Transition::kNone) return state;
-  if (kind == Transition::kFactor) return scaled(exec, transition[0], state);
-  return multiplied(exec, transition[0], Side::kPlain, state);
+  switch (kind) {
+    case Transition::kNone:
+      return state;
+    case Transition::kFactor:
+      return scaled(exec, transition[0], state);
+    case Transition::kSides:
+      return scaled_on_both_sides(exec, transition, state);
+    case Transition::kTurn:
+      return turned(exec, transition, Turn::kForward, state);
+    default:
+      return multiplied(exec, transition[0], Side::kPlain, state);
+  }
 }
 
 State transform_adjoint(Exec& exec, Transition kind, const State& transition, const State& state) {
+  if (kind == Transition::kTurn) return turned(exec, transition, Turn::kBack, state);
   if (kind != Transition::kDense) return transform(exec, kind, transition, state);
   return multiplied(exec, transition[0], Side::kTransposed, state);
 }
 
 State compose(Exec& exec, Transition kind, const State& first, const State& second) {
-  if (kind == Transition::kNone) return {};
-  if (kind == Transition::kFactor) return add_states(exec, first, second);
-  return multiplied(exec, second[0], Side::kPlain, first);
+  switch (kind) {
+    case Transition::kNone:
+      return {};
+    case Transition::kFactor:
+    case Transition::kSides:
+      return add_states(exec, first, second);
+    case Transition::kTurn:
+      return {add_states(exec, {first[0]}, {second[0]})[0],
+              added_angles(exec, first[1], second[1])};
+    default:
+      return multiplied(exec, second[0], Side::kPlain, first);
+  }
 }
 
 State add_states(Exec& exec, const State& a, const State& b) {
@@ -108,6 +180,21 @@ State add_states(Exec& exec, const State& a, const State& b) {
     for_blocks(exec, a[i].elements(), [&](int64_t e) { to[e] = x[e] + y[e]; });
   }
   return out;
+}
+
+Tensor summed_rows(Exec& exec, ConstView x, const Sequence& sequence, const HeadRows& of) {
+  const int64_t group = of.heads / of.kv_heads;
+  const Tensor total = exec.zeros({sequence.count(), of.heads, of.width});
+  exec.threads.run(sequence.count() * of.heads, [&](int64_t index) {
+    const auto document = static_cast<size_t>(index / of.heads);
+    const int64_t column = index % of.heads / group * of.width;
+    float* sum = total.data<float>() + index * of.width;
+    for (int64_t t = sequence.documents[document]; t < sequence.documents[document + 1]; ++t) {
+      const float* row = x.as<float>() + t * x.row_stride + column;
+      for (int64_t c = 0; c < of.width; ++c) sum[c] += row[c];
+    }
+  });
+  return total;
 }
 
 }  // namespace weft

@@ -16,6 +16,10 @@ enum class Transition : uint8_t {
   kNone,    // by 1
   kFactor,  // by e^f: f has the leading dimensions of the state's tensors ([n, heads]: one number
             // per head; [n, heads, dk]: one per row; all of them: one per entry)
+  kSides,   // by e^{r_i + c_j}: rows r [n, heads, dk], columns c [n, heads, dv] of a state
+            // [n, heads, dk, dv]
+  kTurn,    // by the complex e^f (cos + i sin): f [n, heads, dk], then [n, heads, 2, dk] of cosines
+            // and sines; state [n, heads, 2, dk, dv], real parts before imaginary ones
   kDense,   // by a matrix [n, heads, K, K] from the left, K the rows of all state tensors together
 };
 
@@ -24,6 +28,13 @@ State transform(Exec& exec, Transition kind, const State& transition, const Stat
 State transform_adjoint(Exec& exec, Transition kind, const State& transition, const State& state);
 State compose(Exec& exec, Transition kind, const State& first, const State& second);
 State add_states(Exec& exec, const State& a, const State& b);
+
+// Sums over the tokens of each document of x f32 [tokens, kv_heads * width], for every head:
+// [documents, heads, width].
+struct HeadRows {
+  int64_t heads, kv_heads, width;
+};
+Tensor summed_rows(Exec& exec, ConstView x, const Sequence& sequence, const HeadRows& of);
 
 // A recurrence whose span is affine in the entering state:  S -> transition S + update.
 template <class In, class Grad, class Keep>

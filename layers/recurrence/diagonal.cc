@@ -52,18 +52,8 @@ void DiagonalRecurrence::run_backward(Exec& exec, const DiagonalInputs& in,
 Summary DiagonalRecurrence::summarize(Exec& exec, const DiagonalInputs& in,
                                       const Sequence& sequence) const {
   const HeadOptions& h = options_.heads;
-  const int64_t group = h.heads / h.kv_heads;
-  const Tensor total = exec.zeros({sequence.count(), h.heads, h.dk});
-  exec.threads.run(sequence.count() * h.heads, [&](int64_t index) {
-    const int64_t document = index / h.heads, head = index % h.heads;
-    float* sum = total.data<float>() + index * h.dk;
-    for (int64_t t = sequence.documents[static_cast<size_t>(document)];
-         t < sequence.documents[static_cast<size_t>(document) + 1]; ++t) {
-      const float* g = in.log_decay.as<float>() + t * in.log_decay.row_stride + head / group * h.dk;
-      for (int64_t c = 0; c < h.dk; ++c) sum[c] += g[c];
-    }
-  });
-  return {{total}, update_of(exec, in, sequence)};
+  return {{summed_rows(exec, in.log_decay, sequence, {h.heads, h.kv_heads, h.dk})},
+          update_of(exec, in, sequence)};
 }
 
 DiagonalGradients DiagonalRecurrence::scratch_gradients(Exec& exec, const DiagonalInputs& in,

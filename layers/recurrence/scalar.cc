@@ -1,7 +1,6 @@
 #include "layers/recurrence/scalar.h"
 
 #include "kernels/elementwise.h"
-#include "kernels/normalizer.h"
 
 namespace weft {
 namespace {
@@ -29,7 +28,8 @@ kernels::ScalarScan ScalarRecurrence::scan(const ScalarInputs& in, ConstView val
           .kv_heads = h.kv_heads,
           .key = h.dk,
           .value = h.dv + (options_.normalize ? 1 : 0),
-          .scale = options_.scale};
+          .scale = options_.scale,
+          .qk_heads = options_.qk_heads};
 }
 
 Tensor ScalarRecurrence::with_ones(Exec& exec, ConstView v) const {
@@ -75,7 +75,8 @@ Tensor ScalarRecurrence::run(Exec& exec, const ScalarInputs& in, const Sequence&
   kernels::scalar_scan_forward(exec, scan, given(join(exec, entering)),
                                options_.normalize ? keep.out : out,
                                leaving == nullptr ? View{} : after.view());
-  if (options_.normalize) kernels::divide_by_last_channel(exec, h.heads, keep.out, out);
+  if (options_.normalize)
+    kernels::divide_by_last_channel(exec, h.heads, keep.out, out, options_.epsilon);
   if (leaving != nullptr) *leaving = split(exec, after);
   return out;
 }
@@ -85,7 +86,8 @@ ConstView ScalarRecurrence::scan_gradient(Exec& exec, const ScalarKept& keep, Co
                                           Tensor& hold) const {
   if (!options_.normalize) return d_out;
   hold = exec.empty(keep.out.shape());
-  kernels::divide_by_last_channel_backward(exec, options_.heads.heads, keep.out, d_out, hold);
+  kernels::divide_by_last_channel_backward(exec, options_.heads.heads, keep.out, d_out, hold,
+                                           options_.epsilon);
   return hold;
 }
 

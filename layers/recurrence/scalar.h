@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/normalizer.h"
 #include "kernels/scalar_scan.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/affine.h"
@@ -7,7 +8,8 @@
 namespace weft {
 
 // Per token, flat heads: q [tokens, heads * dk], k [tokens, kv_heads * dk], v [tokens, kv_heads *
-// dv]; log_decay f32 [tokens, heads], [heads] or empty.
+// dv]; log_decay f32 [tokens, heads], [heads] or empty. With qk_heads: q, k [tokens, qk_heads *
+// dk], v [tokens, heads * dv].
 struct ScalarInputs {
   ConstView q, k, v, log_decay;
 };
@@ -21,7 +23,7 @@ struct ScalarKept {
 
 // The recurrence whose state decays by one number per head and token, without its weights:
 //   M_t = e^{g_t} M_{t-1} + k_t^T v_t,    o_t = scale * q_t M_t                 (vectors are rows)
-// and, with `normalize`,  z_t = e^{g_t} z_{t-1} + k_t,  o_t <- o_t / (scale * q_t . z_t + 1e-10).
+// and, with `normalize`,  z_t = e^{g_t} z_{t-1} + k_t,  o_t <- o_t / (scale * q_t . z_t + epsilon).
 // State: M [documents, heads, dk, dv], and z [documents, heads, dk] with `normalize`.
 class ScalarRecurrence final : public AffineRecurrence<ScalarInputs, ScalarGradients, ScalarKept> {
  public:
@@ -29,6 +31,8 @@ class ScalarRecurrence final : public AffineRecurrence<ScalarInputs, ScalarGradi
     HeadOptions heads;
     float scale = 1.0f;
     bool normalize = false;
+    float epsilon = kernels::kNormalizerEpsilon;
+    int64_t qk_heads = 0;  // not 0: groups of heads share q and k; kv_heads is not looked at
   };
   explicit ScalarRecurrence(const Options& options);
 
