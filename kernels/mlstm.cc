@@ -113,15 +113,16 @@ void mlstm_keys_forward(Exec& exec, ConstView k, ConstView i, View keys) {
              [&](int64_t, int64_t begin, int64_t end) { table.keys_forward(args, begin, end); });
 }
 
-void mlstm_keys_backward(Exec& exec, ConstView k, ConstView i, ConstView d_keys, View dk, View di) {
-  if (nothing_in(k)) return;
-  MlstmKeyRows args = key_rows(k, i);
-  check_matrix(d_keys, k.rows(), k.width(), "mlstm: d_keys");
-  check_matrix(dk, k.rows(), k.width(), "mlstm: dk");
-  check_f32(di, k.rows(), args.heads, "mlstm: di");
+void mlstm_keys_backward(Exec& exec, ConstView keys, ConstView i, ConstView d_keys, View dk,
+                         View di) {
+  if (nothing_in(keys)) return;
+  MlstmKeyRows args = key_rows(keys, i);
+  check_matrix(d_keys, keys.rows(), keys.width(), "mlstm: d_keys");
+  check_matrix(dk, keys.rows(), keys.width(), "mlstm: dk");
+  check_f32(di, keys.rows(), args.heads, "mlstm: di");
   args.d_keys = rows_of(d_keys), args.dk = rows_of(dk), args.di = rows_of(di);
   const MlstmTable& table = table_of(exec);
-  for_blocks(exec, row_blocks(k.rows(), k.width()),
+  for_blocks(exec, row_blocks(keys.rows(), keys.width()),
              [&](int64_t, int64_t begin, int64_t end) { table.keys_backward(args, begin, end); });
 }
 

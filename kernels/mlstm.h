@@ -41,8 +41,11 @@ void mlstm_gates_backward(Exec& exec, const MlstmGates& gates, const MlstmGatesB
 
 // keys [tokens, heads * width] = e^i k; f32 or bf16, one type.
 void mlstm_keys_forward(Exec& exec, ConstView k, ConstView i, View keys);
-// From d_keys (f32):  dk = e^i d_keys,   di = d_keys . keys per head
-void mlstm_keys_backward(Exec& exec, ConstView k, ConstView i, ConstView d_keys, View dk, View di);
+// From d_keys (f32):  dk = e^i d_keys,   di = d_keys . keys per head. The keys as the scan saw
+// them, rounded: a head whose gates all move together changes nothing that is normalized, and only
+// so do their gradients cancel.
+void mlstm_keys_backward(Exec& exec, ConstView keys, ConstView i, ConstView d_keys, View dk,
+                         View di);
 
 // out [tokens, heads * width] f32 or bf16, from wide f32 [tokens, heads * (width + 1)] = (numerator
 // | denominator)

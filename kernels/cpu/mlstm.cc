@@ -65,9 +65,9 @@ void keys_backward(const MlstmKeyRows& a, int64_t begin, int64_t end) {
       VF along{};
       each_vector(a.width, [&](int64_t j, auto n) {
         const int64_t i = h * a.width + j;
-        const VF d = load_any(a.d_keys, r, i, n) * gate;
+        const VF d = load_any(a.d_keys, r, i, n);
         along += d * load_any(a.k, r, i, n);
-        store_any(a.dk, r, i, d, n);
+        store_any(a.dk, r, i, d * gate, n);
       });
       row<float>(a.di, r)[h] = sum(along);
     }

@@ -21,7 +21,7 @@ struct MlstmDocumentBack {
   float* d_entering;  // or absent
 };
 struct MlstmKeyRows {
-  ConstRows k, i, d_keys;  // d_keys, dk, di in backward only
+  ConstRows k, i, d_keys;  // backward: k are the weighted keys; d_keys, dk, di only then
   Rows keys, dk, di;
   int64_t heads, width;
 };

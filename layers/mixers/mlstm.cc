@@ -48,8 +48,10 @@ class Mlstm final : public Mixer {
                   {"v_proj", h.heads * h.dv, h.dv},
                   {"ogate", h.heads * h.dv, h.dv}},
                  build.hidden, {.cut = Linear::Cut::kRows}),
-        input_gate_(build, {{"igate", h.heads}}, build.hidden, gate_options(Init::normal(0.1))),
-        forget_gate_(build, {{"fgate", h.heads}}, build.hidden, gate_options(forget_bias(h.heads))),
+        gates_(build, {{"igate", h.heads}, {"fgate", h.heads}}, build.hidden,
+               {.init = Init::zeros(), .cut = Linear::Cut::kRows}),
+        input_bias_(gate_bias(build, "igate.bias", h.heads, Init::normal(0.1))),
+        forget_bias_(gate_bias(build, "fgate.bias", h.heads, forget_bias(h.heads))),
         recurrence_({h.heads, h.dk, h.dv, 1.0f / std::sqrt(static_cast<float>(h.dk))}),
         norm_(build.store.declare({.name = build.scope + "norm.weight",
                                    .global = {h.heads * h.dv},
@@ -64,8 +66,7 @@ class Mlstm final : public Mixer {
                  SavedStack& saved) const override {
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
-    f.input = capped(exec, input_gate_.forward(exec, x, DType::kF32, saved));
-    f.forget = capped(exec, forget_gate_.forward(exec, x, DType::kF32, saved));
+    f.gates = capped(exec, gates_.forward(exec, x, DType::kF32, saved));
     f.centered =
         recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
     kernels::center_heads(exec, h_.heads, f.centered, f.centered);
@@ -86,17 +87,14 @@ class Mlstm final : public Mixer {
     kernels::head_norm_backward(exec, head_norm(), d_y, f.centered, part(f.projected, kGate),
                                 norm_.value, f.inv_rms, d_out, part(d, kGate), norm_.grad);
     kernels::center_heads(exec, h_.heads, d_out, d_out);
-    const Tensor d_input = exec.empty(f.input.value.shape()),
-                 d_forget = exec.empty(d_input.shape());
+    const Tensor d_gates = exec.empty(f.gates.value.shape());
     recurrence_.backward(exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
-                         {part(d, kQ), part(d, kK), part(d, kV), d_input, d_forget}, saved);
-    const Tensor dx_forget =
-        forget_gate_.backward(exec, uncapped(exec, f.forget, d_forget), DType::kF32, saved);
-    const Tensor dx_input =
-        input_gate_.backward(exec, uncapped(exec, f.input, d_input), DType::kF32, saved);
+                         {part(d, kQ), part(d, kK), part(d, kV), input(d_gates), forget(d_gates)},
+                         saved);
+    const Tensor dx_gates =
+        gates_.backward(exec, uncapped(exec, f.gates, d_gates), DType::kF32, saved);
     const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
-    kernels::add(exec, dx, dx_forget, dx);
-    kernels::add(exec, dx, dx_input, dx);
+    kernels::add(exec, dx, dx_gates, dx);
     return dx;
   }
 
@@ -107,36 +105,48 @@ class Mlstm final : public Mixer {
   }
 
  private:
-  struct Gate {
-    Tensor raw;    // [tokens, heads] f32, over kCap
+  struct Gates {
+    Tensor raw;    // [tokens, input | forget] f32, over kCap
     Tensor value;  // kCap tanh(raw)
   };
   struct Saved {
     Tensor projected;  // [tokens, q | k | v | output gate]
-    Gate input, forget;
+    Gates gates;
     Tensor centered;  // [tokens, heads * dv]: h without the mean of its head
     Tensor inv_rms;   // [tokens, heads]
   };
   enum Part { kQ, kK, kV, kGate };
 
-  static Linear::Options gate_options(const Init& bias) {
-    return {.init = Init::zeros(),
-            .cut = Linear::Cut::kRows,
-            .bias = Linear::Bias::kYes,
-            .bias_init = bias};
+  // Apart from the projection, because its gradient is summed in f32: it is what little is left of
+  // terms that cancel, since shifting all input gates of a head changes next to nothing.
+  static Parameter& gate_bias(const Build& build, const char* name, int64_t heads,
+                              const Init& init) {
+    return build.store.declare({.name = build.scope + name,
+                                .global = {heads},
+                                .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                                .init = init,
+                                .weight_decay = false,
+                                .f32 = true});
   }
-  static Gate capped(Exec& exec, const Tensor& z) {
+  View input(const Tensor& gates) const { return gates.view().columns(0, h_.heads); }
+  View forget(const Tensor& gates) const { return gates.view().columns(h_.heads, h_.heads); }
+
+  Gates capped(Exec& exec, const Tensor& z) const {
+    kernels::add_bias(exec, input_bias_.value, input(z));
+    kernels::add_bias(exec, forget_bias_.value, forget(z));
     kernels::scale(exec, z, 1.0f / kCap, z);
     const Tensor value = exec.empty(z.shape());
     kernels::activation_forward(exec, kernels::Activation::kTanh, z, value);
     kernels::scale(exec, value, kCap, value);
     return {z, value};
   }
-  // The gradient before the cap, in the type that the projection multiplies.
-  Tensor uncapped(Exec& exec, const Gate& gate, const Tensor& d) const {
-    const Tensor out = exec.empty(d.shape(), compute_);
-    kernels::activation_backward(exec, kernels::Activation::kTanh, gate.raw, d, out);
-    return out;
+  // The gradient before the cap, in the type that the projection multiplies; adds to those of the
+  // biases.
+  Tensor uncapped(Exec& exec, const Gates& gates, const Tensor& d) const {
+    kernels::activation_backward(exec, kernels::Activation::kTanh, gates.raw, d, d);
+    kernels::column_sum(exec, input(d), input_bias_.grad);
+    kernels::column_sum(exec, forget(d), forget_bias_.grad);
+    return in_type(exec, d, compute_);
   }
   View part(const Tensor& rows, Part which) const {
     const int64_t key = h_.heads * h_.dk, value = h_.heads * h_.dv;
@@ -144,8 +154,8 @@ class Mlstm final : public Mixer {
     return rows.view().columns(2 * key + (which == kV ? 0 : value), value);
   }
   MlstmInputs inputs(const Saved& f) const {
-    return {part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), f.input.value,
-            f.forget.value};
+    return {part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV),
+            input(f.gates.value), forget(f.gates.value)};
   }
   kernels::HeadNorm head_norm() const {
     return {.heads = h_.heads, .epsilon = kNormEpsilon, .gate = kernels::GateActivation::kSigmoid};
@@ -154,7 +164,8 @@ class Mlstm final : public Mixer {
   HeadOptions h_;
   DType compute_;
   int64_t hidden_;
-  Linear project_, input_gate_, forget_gate_;
+  Linear project_, gates_;
+  Parameter &input_bias_, &forget_bias_;  // [heads]
   MlstmRecurrence recurrence_;
   Parameter& norm_;  // [heads * dv]
   Linear out_;

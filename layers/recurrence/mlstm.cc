@@ -161,7 +161,7 @@ Tensor MlstmRecurrence::run(Exec& exec, const MlstmInputs& in, const Sequence& s
   keep.wide = exec.empty({sequence.tokens(), o_.heads * (o_.dv + 1)});
   kernels::scalar_scan_forward(exec, scan(in, keep, sequence), given(plain(exec, entering)),
                                keep.wide, wanted(keep.after));
-  const Tensor out = exec.empty({sequence.tokens(), o_.heads * o_.dv}, in.v.dtype);
+  const Tensor out = exec.empty({sequence.tokens(), o_.heads * o_.dv});
   kernels::mlstm_read_forward(exec, keep.wide, keep.m, out);
   if (leaving != nullptr) {
     *leaving = stabilised(exec, keep.after, last_m(exec, sequence, keep, m_of(entering)));
@@ -215,7 +215,7 @@ void MlstmRecurrence::run_backward(Exec& exec, const MlstmInputs& in, const Sequ
                                 given(d_after),
                                 {gradients.q, d_keys, d_values, d_log_decay, wanted(d_before)});
   kernels::drop_last_channel(exec, o_.heads, d_values, gradients.v);
-  kernels::mlstm_keys_backward(exec, in.k, in.i, d_keys, gradients.k, gradients.i);
+  kernels::mlstm_keys_backward(exec, keep.keys, in.i, d_keys, gradients.k, gradients.i);
   kernels::mlstm_gates_backward(exec, {in.i, in.f, m_of(entering), sequence.documents},
                                 {keep.log_decay, keep.m, d_log_decay, dm, given(dm_last),
                                  gradients.i, gradients.f, wanted(dm_first)});

@@ -26,6 +26,7 @@ struct MlstmKept {
 //   m_t = max(l_t + m_{t-1}, i_t),   C_t = e^{l_t + m_{t-1} - m_t} C_{t-1} + e^{i_t - m_t} k_t^T
 //   v_t,   n_t likewise h_t = scale q_t C_t / (max(|scale q_t . n_t|, e^{-m_t}) + 1e-6),   l =
 //   logsigmoid(f)
+// h is f32: the norm behind it must see the numbers whose scale the gradients of i and f cancel.
 // State: C [documents, heads, dk, dv], n [documents, heads, dk], m [documents, heads], all zero at
 // the start.
 //
