@@ -26,6 +26,8 @@ class GoldenCase {
   ExpertMode expert_mode = ExpertMode::kGrouped;  // of cases with experts; not the file's business
   // What is rounded to bf16 when it is read, whatever the precision.
   bool rounded_inputs = false, rounded_weights = false;
+  // Whether choices between experts or memories can be expected to come out as in the file.
+  bool exact() const { return precision == DType::kF32 && !rounded_inputs && !rounded_weights; }
 
   bool has(const std::string& key) const { return file_.find(key) != nullptr; }
   const Shape& shape(const std::string& key) const { return file_.at(key).shape; }

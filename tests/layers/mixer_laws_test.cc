@@ -50,7 +50,14 @@ const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"mom", "inner = 'deltanet'\nsingle_kv_proj = true"},
     {"mom", "inner = 'bla'\nshort_conv = false\nmemories = 3"},
     {"mom", "inner = 'retnet'"},
-    {"mom", "inner = 'lightning'\nshared_memory = false\noutput_gate = false"}};
+    {"mom", "inner = 'lightning'\nshared_memory = false\noutput_gate = false"},
+    {"liger", "form = 'hgrn2'\nlower_bound = 0.3\nwindow = 9"},
+    {"liger", "form = 'rwkv6'\nbias = true"},
+    {"liger", "form = 'mamba2'\nwindow = 9"},
+    {"liger", "form = 'mlstm'\ntau = 1"},
+    {"liger", "form = 'gsa'\nslots = 3"},
+    {"ttt", "mini_batch = 16"},
+    {"titans", "mini_batch = 7"}};
 
 // A mixer of mixers.def, by its name, or one with other options: "fox, pro = true".
 std::string name_in(const std::string& law) { return law.substr(0, law.find(',')); }
