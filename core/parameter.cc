@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <numeric>
+#include <optional>
 
+#include "core/permutation.h"
 #include "core/rng.h"
 
 namespace weft {
@@ -65,9 +68,52 @@ float initial_value(const Init& init, const RandomStream& stream, uint64_t index
       const double dt = std::max(std::exp(low + (high - low) * stream.uniform(index)), 1e-4);
       return static_cast<float>(dt + std::log(-std::expm1(-dt)));
     }
+    case Init::Kind::kEach: return static_cast<float>(init.value(static_cast<int64_t>(index)));
     default: return static_cast<float>(init.a + (init.b - init.a) * stream.uniform(index));
   }
 }
+
+// The Hartley matrix (cos + sin)(2 pi i j / n) / sqrt(n), which is orthogonal, with its rows and columns in
+// random order and of random sign: so that an element is a function of its place, and no rank needs the
+// whole matrix.
+class Orthogonal {
+ public:
+  Orthogonal(const ParameterSpec& spec, uint64_t seed)
+      : columns_(spec.global.back()), gain_(spec.init.a) {
+    WEFT_CHECK(spec.global.dims() == 2, "{} is {}: only a matrix can be orthogonal", spec.name,
+               spec.global);
+    const int64_t rows = spec.global[0];
+    n_ = std::max(rows, columns_);
+    along_rows_ = line(seed, spec.name + ".rows", rows);
+    along_columns_ = line(seed, spec.name + ".columns", columns_);
+  }
+  float operator()(int64_t index) const {
+    const Place &i = along_rows_[static_cast<size_t>(index / columns_)],
+                &j = along_columns_[static_cast<size_t>(index % columns_)];
+    const double angle = 2 * std::numbers::pi * static_cast<double>(i.at * j.at % n_) /
+                         static_cast<double>(n_);
+    const double scale = gain_ * i.sign * j.sign / std::sqrt(static_cast<double>(n_));
+    return static_cast<float>(scale * (std::cos(angle) + std::sin(angle)));
+  }
+
+ private:
+  struct Place {
+    int64_t at;
+    double sign;
+  };
+  std::vector<Place> line(uint64_t seed, const std::string& name, int64_t count) const {
+    const Permutation order(seed, name, n_);
+    const RandomStream signs(seed, name);
+    std::vector<Place> places;
+    for (int64_t i = 0; i < count; ++i)
+      places.push_back({order(i), signs.bits(static_cast<uint64_t>(i)) & 1 ? 1.0 : -1.0});
+    return places;
+  }
+
+  int64_t columns_, n_ = 0;
+  double gain_;
+  std::vector<Place> along_rows_, along_columns_;
+};
 
 // The dim along which the local tensor stacks its slices.
 int stacked_dim(const ParameterSpec& spec) {
@@ -90,6 +136,8 @@ int64_t flat_index(const Shape& whole, const Shape& offset, const Shape& extent,
 
 void initialize_one(Exec& exec, Parameter& p, uint64_t seed) {
   const RandomStream stream(seed, p.spec.name);
+  std::optional<Orthogonal> orthogonal;
+  if (p.spec.init.kind == Init::Kind::kOrthogonal) orthogonal.emplace(p.spec, seed);
   float* out = p.master.data<float>();
   const int stacked = stacked_dim(p.spec);
   Shape local = p.shape;  // where the slice starts in the local tensor
@@ -101,7 +149,8 @@ void initialize_one(Exec& exec, Parameter& p, uint64_t seed) {
       for (int64_t i = task * kChunk; i < end; ++i) {
         const int64_t global = flat_index(p.spec.global, slice.offset, slice.extent, i);
         out[flat_index(p.shape, local, slice.extent, i)] =
-            initial_value(p.spec.init, stream, static_cast<uint64_t>(global));
+            orthogonal ? (*orthogonal)(global)
+                       : initial_value(p.spec.init, stream, static_cast<uint64_t>(global));
       }
     });
     if (local.dims() > 0) local[stacked] += slice.extent[stacked];

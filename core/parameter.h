@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/exec.h"
@@ -48,9 +50,12 @@ struct Init {
     kZeros, kConstant, kNormal, kUniform,
     kLogOfUniform,  // log u, u uniform
     kTimeStep,      // x with softplus(x) = dt, log dt uniform between log a and log b, dt >= 1e-4
+    kEach,          // value(i) of global index i, nothing random
+    kOrthogonal,    // of a matrix: rows, or columns when they are fewer, of length a, at right angles
   } kind = Kind::kNormal;
   double a = 0.0;   // constant: the value; normal: the mean; the others: the lower end
   double b = 0.02;  // normal: the deviation; the others: the upper end
+  std::function<double(int64_t)> value = {};
 
   static Init zeros() { return {Kind::kZeros, 0, 0}; }
   static Init constant(double value) { return {Kind::kConstant, value, 0}; }
@@ -58,6 +63,10 @@ struct Init {
   static Init uniform(double low, double high) { return {Kind::kUniform, low, high}; }
   static Init log_of_uniform(double low, double high) { return {Kind::kLogOfUniform, low, high}; }
   static Init time_step(double low, double high) { return {Kind::kTimeStep, low, high}; }
+  static Init each(std::function<double(int64_t)> value) {
+    return {Kind::kEach, 0, 0, std::move(value)};
+  }
+  static Init orthogonal(double gain) { return {Kind::kOrthogonal, gain, 0}; }
 };
 
 // Everything that must be true of a weight under every layout. Local extents, gradient groups,

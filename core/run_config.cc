@@ -137,6 +137,8 @@ void fields(FieldVisitor& f, RunConfig& c) {
   f.choice("resume", c.resume, {"auto", "never"}, "go on from the newest checkpoint in run.dir");
   f("routing_trace", c.routing_trace,
     "\"write:FILE\" keeps every choice of experts, \"replay:FILE\" makes the same ones again");
+  f("check_collectives", c.check_collectives,
+    "debugging: ranks compare what they call before each collective, and stop naming both");
 }
 
 void fields(FieldVisitor& f, Config& c) {

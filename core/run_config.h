@@ -111,6 +111,7 @@ struct RunConfig {
   std::string init;
   std::string resume = "auto";
   std::string routing_trace;  // "", "write:FILE" or "replay:FILE"
+  bool check_collectives = false;
 };
 
 struct Config {

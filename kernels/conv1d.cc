@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "kernels/cpu/conv1d.h"
+#include "kernels/elementwise.h"
+#include "kernels/history.h"
 #include "kernels/launch.h"
 
 namespace weft::kernels {
@@ -23,21 +25,22 @@ Box box_of(int64_t row_block, int64_t column_block, Extent extent) {
 int64_t blocks_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
 struct Places {
-  std::vector<int32_t> before, after;
+  std::vector<int32_t> before, after, document;
 };
 
 Places places_in(std::span<const int32_t> documents, int64_t tokens) {
   WEFT_CHECK(documents.size() >= 2 && documents.front() == 0 && documents.back() == tokens,
              "short_conv: {} document offsets, expected them to run from 0 to {}", documents.size(),
              tokens);
-  Places places{std::vector<int32_t>(static_cast<size_t>(tokens)),
-                std::vector<int32_t>(static_cast<size_t>(tokens))};
+  const std::vector<int32_t> numbers(static_cast<size_t>(tokens));
+  Places places{numbers, numbers, numbers};
   for (size_t d = 0; d + 1 < documents.size(); ++d) {
     WEFT_CHECK(documents[d] <= documents[d + 1], "short_conv: document {} ends at {} before {}", d,
                documents[d + 1], documents[d]);
     for (int32_t t = documents[d]; t < documents[d + 1]; ++t) {
       places.before[static_cast<size_t>(t)] = t - documents[d];
       places.after[static_cast<size_t>(t)] = documents[d + 1] - 1 - t;
+      places.document[static_cast<size_t>(t)] = static_cast<int32_t>(d);
     }
   }
   return places;
@@ -62,12 +65,12 @@ Tensor transposed(Exec& exec, const ShortConv& conv, ConstView weight, ConstView
 ConvArgs checked(const ShortConv& conv, ConstView x, const Tensor& weight, const Places& places) {
   WEFT_CHECK(conv.activation == Activation::kSilu || conv.activation == Activation::kIdentity,
              "short_conv: the activation is silu or none");
-  check_real(x, "short_conv: x");
   ConvArgs args{};
   args.x = rows_of(x);
   args.weight = weight.data<float>();
   args.before = places.before.data();
   args.after = places.after.data();
+  args.document = places.document.data();
   args.tokens = x.rows();
   args.channels = x.width();
   args.taps = conv.taps;
@@ -75,37 +78,14 @@ ConvArgs checked(const ShortConv& conv, ConstView x, const Tensor& weight, const
   return args;
 }
 
-}  // namespace
-
-void short_conv_forward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
-                        ConstView bias, View y) {
-  if (nothing_in(x)) return;
-  const Extent extent{x.rows(), x.width()};
-  check_matrix(y, extent.rows, extent.width, "short_conv: y");
-  const Places places = places_in(conv.documents, extent.rows);
-  const Tensor rows = transposed(exec, conv, weight, bias, extent.width);
-  ConvArgs args = checked(conv, x, rows, places);
-  args.y = rows_of(y);
-  const ConvTable& table = table_of(exec.isa);
-  const int64_t across = blocks_of(extent.width, kColumns);
-  exec.threads.run(blocks_of(extent.rows, kRows) * across,
-                   [&](int64_t i) { table.forward(args, box_of(i / across, i % across, extent)); });
+HistoryShape history_of(const ShortConv& conv, ConstView x) {
+  return {conv.documents, conv.taps - 1, x.width()};
 }
 
-void short_conv_backward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
-                         ConstView bias, ConstView dy, View dx, View d_weight, View d_bias) {
-  if (nothing_in(x)) return;
-  const Extent extent{x.rows(), x.width()};
-  const int64_t channels = extent.width, taps = conv.taps;
-  check_matrix(dy, extent.rows, channels, "short_conv: dy");
-  check_matrix(dx, extent.rows, channels, "short_conv: dx");
-  WEFT_CHECK(given(bias) == given(d_bias), "short_conv: bias and d_bias are given together");
-  const Places places = places_in(conv.documents, extent.rows);
-  const Tensor rows = transposed(exec, conv, weight, bias, channels);
-  ConvArgs args = checked(conv, x, rows, places);
-  args.dy = rows_of(dy);
-  args.dx = rows_of(dx);
-
+// d_weight += sums over rows of the gradients; dx of all rows.
+void tokens_backward(Exec& exec, const ConvArgs& args, View d_weight, View d_bias) {
+  const Extent extent{args.tokens, args.channels};
+  const int64_t channels = args.channels, taps = args.taps;
   const ConvTable& table = table_of(exec.isa);
   const int64_t across = blocks_of(channels, kColumns), down = blocks_of(extent.rows, kRows);
   const int64_t scratch_size = (kRows + taps - 1) * std::min(channels, kColumns);
@@ -126,6 +106,83 @@ void short_conv_backward(Exec& exec, const ShortConv& conv, ConstView x, ConstVi
     for (int64_t j = 0; j < taps; ++j) weights[c * taps + j] += sums[j * channels + c];
     if (biases != nullptr) biases[c] += sums[taps * channels + c];
   }
+}
+
+void history_backward(Exec& exec, const ConvArgs& args, std::span<const int32_t> documents) {
+  const ConvTable& table = table_of(exec.isa);
+  const int64_t across = blocks_of(args.channels, kColumns);
+  const int64_t scratch_size = (args.taps - 1) * std::min(args.channels, kColumns);
+  const Tensor scratch = exec.scratch({exec.threads.size(), scratch_size});
+  const auto count = static_cast<int64_t>(documents.size()) - 1;
+  exec.threads.run_on(count * across, [&](int64_t i, int thread) {
+    const int64_t d = i / across, left = i % across * kColumns;
+    table.history_backward(args, {d, documents[d], documents[d + 1] - documents[d]}, left,
+                           std::min(args.channels, left + kColumns),
+                           scratch.data<float>() + thread * scratch_size);
+  });
+}
+
+}  // namespace
+
+void short_conv_forward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
+                        ConstView bias, View y, const ConvHistory& history) {
+  if (nothing_in(x) && !given(history.leaving)) return;
+  const Extent extent{x.rows(), x.width()};
+  check_real(x, "short_conv: x");
+  const Places places = places_in(conv.documents, extent.rows);
+  const HistoryShape shape = history_of(conv, x);
+  check_history(history.entering, shape, "short_conv: history");
+  check_history(history.leaving, shape, "short_conv: leaving history");
+  if (extent.rows > 0) {
+    check_matrix(y, extent.rows, extent.width, "short_conv: y");
+    const Tensor rows = transposed(exec, conv, weight, bias, extent.width);
+    ConvArgs args = checked(conv, x, rows, places);
+    args.y = rows_of(y);
+    Tensor edges;
+    if (!nothing_in(history.entering)) edges = history_edges(exec, shape, history.entering, x);
+    args.edges = edges.defined() ? edges.data<float>() : nullptr;
+    const ConvTable& table = table_of(exec.isa);
+    const int64_t across = blocks_of(extent.width, kColumns);
+    exec.threads.run(blocks_of(extent.rows, kRows) * across, [&](int64_t i) {
+      table.forward(args, box_of(i / across, i % across, extent));
+    });
+  }
+  leave_history(exec, shape, history.entering, x, history.leaving);
+}
+
+void short_conv_backward(Exec& exec, const ShortConv& conv, ConstView x, ConstView weight,
+                         ConstView bias, ConstView dy, View dx, View d_weight, View d_bias,
+                         const ConvHistoryGradients& history) {
+  if (nothing_in(x) && !given(history.d_entering)) return;
+  const Extent extent{x.rows(), x.width()};
+  check_real(x, "short_conv: x");
+  check_matrix(dy, extent.rows, extent.width, "short_conv: dy");
+  check_matrix(dx, extent.rows, extent.width, "short_conv: dx");
+  WEFT_CHECK(given(bias) == given(d_bias), "short_conv: bias and d_bias are given together");
+  const HistoryShape shape = history_of(conv, x);
+  check_history(history.entering, shape, "short_conv: history");
+  check_history(history.d_leaving, shape, "short_conv: d_leaving");
+  check_history(history.d_entering, shape, "short_conv: d_entering");
+  const Places places = places_in(conv.documents, extent.rows);
+  const Tensor rows = transposed(exec, conv, weight, bias, extent.width);
+  ConvArgs args = checked(conv, x, rows, places);
+  args.dy = rows_of(dy);
+  args.dx = rows_of(dx);
+  Tensor edges, d_leaving;
+  if (!nothing_in(history.entering)) {
+    edges = history_edges(exec, shape, history.entering, x);
+    args.edges = edges.data<float>();
+  }
+  if (!nothing_in(history.d_leaving)) {
+    // A copy, since d_entering may be the same bytes.
+    d_leaving = exec.scratch({shape.count() * shape.rows, shape.width});
+    copy(exec, history.d_leaving, d_leaving);
+    args.d_leaving = d_leaving.data<float>();
+  }
+  if (extent.rows > 0) tokens_backward(exec, args, d_weight, d_bias);
+  if (nothing_in(history.d_entering)) return;
+  args.d_entering = rows_of(history.d_entering);
+  history_backward(exec, args, conv.documents);
 }
 
 }  // namespace weft::kernels

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/diagonal_scan.h"
+#include "kernels/cpu/two_sided_scan.h"
 #include "kernels/launch.h"
 #include "kernels/tile/heads.h"
 
@@ -11,8 +12,11 @@ namespace {
 
 constexpr const char* kName = "diagonal_scan";
 
-const DiagonalTable& table_of(const Exec& exec) {
-  return by_isa(exec.isa, [](auto isa) -> const DiagonalTable& { return diagonal_table(isa); });
+const DiagonalTable& table_of(const Exec& exec, const DiagonalScan& in) {
+  const bool two_sided = !tile::absent(in.value_log_decay);
+  return by_isa(exec.isa, [&](auto isa) -> const DiagonalTable& {
+    return two_sided ? two_sided_table(isa) : diagonal_table(isa);
+  });
 }
 
 int64_t document_count(const DiagonalScan& in) {
@@ -37,9 +41,16 @@ void check_state(const DiagonalScan& in, const ConstView& state, const char* nam
 void check_scan(const DiagonalScan& in) {
   tile::check_heads(kName,
                     {in.q, in.k, in.v, in.documents, in.heads, in.kv_heads, in.key, in.value});
-  tile::check_matrix(kName, "log_decay", in.log_decay, in.q.rows(), in.kv_heads * in.key,
-                     DType::kF32);
+  const int64_t tokens = in.q.rows();
+  const bool two_sided = !tile::absent(in.value_log_decay);
+  if (!two_sided || !tile::absent(in.log_decay)) {
+    tile::check_matrix(kName, "log_decay", in.log_decay, tokens, in.kv_heads * in.key, DType::kF32);
+  }
   check_vector(in.bonus, "bonus", in.heads * in.key);
+  if (!two_sided) return;
+  WEFT_CHECK(tile::absent(in.bonus), "diagonal_scan: a bonus with decays of value channels");
+  tile::check_matrix(kName, "value_log_decay", in.value_log_decay, tokens, in.kv_heads * in.value,
+                     DType::kF32);
 }
 
 void check_gradients(const DiagonalScan& in, ConstView d_out, const DiagonalScanGradients& g) {
@@ -48,8 +59,14 @@ void check_gradients(const DiagonalScan& in, ConstView d_out, const DiagonalScan
   tile::check_matrix(kName, "dq", g.dq, tokens, in.heads * in.key, in.q.dtype);
   tile::check_matrix(kName, "dk", g.dk, tokens, in.kv_heads * in.key, in.k.dtype);
   tile::check_matrix(kName, "dv", g.dv, tokens, in.kv_heads * in.value, in.v.dtype);
-  tile::check_matrix(kName, "d_log_decay", g.d_log_decay, tokens, in.kv_heads * in.key,
-                     DType::kF32);
+  if (!tile::absent(in.log_decay) || !tile::absent(g.d_log_decay)) {
+    tile::check_matrix(kName, "d_log_decay", g.d_log_decay, tokens, in.kv_heads * in.key,
+                       DType::kF32);
+  }
+  if (!tile::absent(in.value_log_decay)) {
+    tile::check_matrix(kName, "d_value_log_decay", g.d_value_log_decay, tokens,
+                       in.kv_heads * in.value, DType::kF32);
+  }
   check_vector(g.d_bonus, "d_bonus", in.heads * in.key);
   WEFT_CHECK(tile::absent(in.bonus) == tile::absent(g.d_bonus),
              "diagonal_scan: d_bonus is wanted exactly when there is a bonus");
@@ -81,6 +98,7 @@ DiagonalTask task_of(const DiagonalScan& in, const Item& item, ConstView initial
   task.k = tile::head_of(in.k, item.tokens, kv_head, in.key);
   task.v = tile::head_of(in.v, item.tokens, kv_head, in.value);
   task.log_decay = tile::head_of(in.log_decay, item.tokens, kv_head, in.key);
+  task.value_log_decay = tile::head_of(in.value_log_decay, item.tokens, kv_head, in.value);
   task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
   task.scale = in.scale;
   if (!tile::absent(in.bonus)) task.bonus = {in.bonus.as<float>() + item.head * in.key, 1};
@@ -109,23 +127,29 @@ int64_t longest_document(const DiagonalScan& in) {
 // Heads of a group write their own gradients of what they share, which are then added up in order.
 struct HeadGradients {
   HeadGradients(Exec& exec, const DiagonalScan& in, const DiagonalScanGradients& g)
-      : dk(g.dk), dv(g.dv), dg(g.d_log_decay) {
+      : dk(g.dk), dv(g.dv), dg(g.d_log_decay), dh(g.d_value_log_decay) {
     if (in.heads == in.kv_heads) return;
     const int64_t tokens = in.q.rows();
     k = exec.scratch({tokens, in.heads * in.key}), dk = k.view();
     v = exec.scratch({tokens, in.heads * in.value}), dv = v.view();
-    decay = exec.scratch({tokens, in.heads * in.key}), dg = decay.view();
+    if (!tile::absent(g.d_log_decay)) {
+      decay = exec.scratch({tokens, in.heads * in.key}), dg = decay.view();
+    }
+    if (!tile::absent(g.d_value_log_decay)) {
+      value_decay = exec.scratch({tokens, in.heads * in.value}), dh = value_decay.view();
+    }
   }
   void sum_into(Exec& exec, const DiagonalScan& in, const DiagonalScanGradients& g) const {
     const int64_t group = in.heads / in.kv_heads;
     if (group == 1) return;
     tile::sum_groups(exec, dk, g.dk, group, in.key);
     tile::sum_groups(exec, dv, g.dv, group, in.value);
-    tile::sum_groups(exec, dg, g.d_log_decay, group, in.key);
+    if (decay.defined()) tile::sum_groups(exec, dg, g.d_log_decay, group, in.key);
+    if (value_decay.defined()) tile::sum_groups(exec, dh, g.d_value_log_decay, group, in.value);
   }
 
-  Tensor k, v, decay;
-  View dk, dv, dg;
+  Tensor k, v, decay, value_decay;
+  View dk, dv, dg, dh;
 };
 
 }  // namespace
@@ -136,7 +160,7 @@ void diagonal_scan_forward(Exec& exec, const DiagonalScan& in, ConstView initial
   check_state(in, initial_state, "initial_state");
   check_state(in, final_state, "final_state");
   tile::check_matrix(kName, "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
-  const DiagonalTable& table = table_of(exec);
+  const DiagonalTable& table = table_of(exec, in);
   for_items(exec, in, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
     const Item item = item_at(in, i);
     table.forward(task_of(in, item, initial_state),
@@ -153,7 +177,7 @@ void diagonal_scan_backward(Exec& exec, const DiagonalScan& in, ConstView initia
   check_state(in, initial_state, "initial_state");
   check_state(in, d_final_state, "d_final_state");
   check_gradients(in, d_out, gradients);
-  const DiagonalTable& table = table_of(exec);
+  const DiagonalTable& table = table_of(exec, in);
   const HeadGradients heads(exec, in, gradients);
   const bool has_bonus = !tile::absent(in.bonus);
   Tensor d_bonus;  // of every document, added up in order
@@ -169,7 +193,8 @@ void diagonal_scan_backward(Exec& exec, const DiagonalScan& in, ConstView initia
                         tile::head_of(heads.dv, item.tokens, item.head, in.value),
                         tile::head_of(heads.dg, item.tokens, item.head, in.key),
                         {},
-                        state_of<tile::Out>(in, gradients.d_initial_state, i)};
+                        state_of<tile::Out>(in, gradients.d_initial_state, i),
+                        tile::head_of(heads.dh, item.tokens, item.head, in.value)};
     if (has_bonus) g.d_bonus = {d_bonus.data<float>() + i * in.key, 1};
     table.backward(task_of(in, item, initial_state), g, scratch);
   });

@@ -3,19 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/attention_ranges.h"
 #include "kernels/cpu/attention.h"
-#include "kernels/tile/heads.h"
 
 namespace weft::kernels {
 namespace {
 
 int64_t blocks_in(int64_t tokens, int64_t block) { return (tokens + block - 1) / block; }
-
-int64_t documents_of(const Attention& in) { return static_cast<int64_t>(in.documents.size()) - 1; }
-
-tile::Tokens tokens_of(const Attention& in, int64_t document) {
-  return {in.documents[document], in.documents[document + 1] - in.documents[document]};
-}
 
 }  // namespace
 
@@ -24,10 +18,10 @@ double pruning_threshold(double bound, int64_t keys, double log_epsilon) {
 }
 
 void find_first_blocks(std::span<const double> c, double threshold, const BlockShape& block,
-                       std::span<int32_t> first) {
+                       std::span<int32_t> first, int64_t start) {
   int64_t j = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(first.size()); ++i) {
-    const int64_t query = i * block.queries;
+    const int64_t query = start + i * block.queries;
     // A block whose last key is not before the query has a bias of at least 0, above any threshold.
     while ((j + 1) * block.keys <= query && c[query] - c[(j + 1) * block.keys - 1] < threshold) ++j;
     first[i] = static_cast<int32_t>(j);
@@ -40,13 +34,14 @@ void score_bounds(Exec& exec, const Attention& in, View bounds) {
   const int64_t documents = documents_of(in), group = in.heads / in.kv_heads;
   const Tensor of_keys = exec.scratch({documents, in.kv_heads});
   exec.threads.run(documents * in.kv_heads, [&](int64_t index) {
-    of_keys.data<float>()[index] = table.largest_norm(
-        tile::head_of(in.k, tokens_of(in, index / in.kv_heads), index % in.kv_heads, in.key));
+    const tile::Tokens seen = range_of(in, index / in.kv_heads).seen();
+    of_keys.data<float>()[index] =
+        table.largest_norm(tile::head_of(in.k, seen, index % in.kv_heads, in.key));
   });
   exec.threads.run(documents * in.heads, [&](int64_t index) {
     const int64_t document = index / in.heads, head = index % in.heads;
     const float of_queries =
-        table.largest_norm(tile::head_of(in.q, tokens_of(in, document), head, in.key));
+        table.largest_norm(tile::head_of(in.q, range_of(in, document).queries, head, in.key));
     bounds.as<float>()[document * bounds.row_stride + head] =
         std::abs(in.scale) * of_queries *
         of_keys.data<float>()[document * in.kv_heads + head / group];
@@ -58,10 +53,10 @@ Forgetting::Forgetting(Exec& exec, const Attention& in, const BlockShape& block)
   const int64_t documents = documents_of(in);
   offsets_.push_back(0);
   for (int64_t d = 0; d < documents; ++d) {
-    offsets_.push_back(offsets_.back() + blocks_in(length(d), block.queries));
+    offsets_.push_back(offsets_.back() + blocks_in(range_of(in, d).queries.count, block.queries));
   }
   if (tile::absent(in.log_forget)) return;
-  sums_ = exec.scratch({in.heads, in.q.rows()}, DType::kI64);
+  sums_ = exec.scratch({in.heads, in.k.rows()}, DType::kI64);
   Tensor bounds;
   if (in.pruning.on) {
     first_blocks_ = exec.scratch({in.heads, offsets_.back()}, DType::kI32);
@@ -76,17 +71,19 @@ Forgetting::Forgetting(Exec& exec, const Attention& in, const BlockShape& block)
     if (!in.pruning.on) return;
     const float bound =
         bounds.defined() ? bounds.data<float>()[index] : in.pruning.bound.as<float>()[head];
-    const auto count = static_cast<size_t>(length(d));
+    const AttentionRange range = range_of(in, d);
+    const int64_t seen = range.seen().count;
     find_first_blocks(
-        {sums_of(d, head), count}, pruning_threshold(bound, length(d), in.pruning.log_epsilon),
-        block, {first_blocks_of(d, head), static_cast<size_t>(offsets_[d + 1] - offsets_[d])});
+        {sums_of(d, head), static_cast<size_t>(seen)},
+        pruning_threshold(bound, seen, in.pruning.log_epsilon), block,
+        {first_blocks_of(d, head), static_cast<size_t>(offsets_[d + 1] - offsets_[d])},
+        range.start);
   });
 }
 
-int64_t Forgetting::length(int64_t document) const { return tokens_of(in_, document).count; }
-
 double* Forgetting::sums_of(int64_t document, int64_t head) const {
-  return static_cast<double*>(sums_.raw()) + head * in_.q.rows() + in_.documents[document];
+  return static_cast<double*>(sums_.raw()) + head * in_.k.rows() +
+         range_of(in_, document).keys.begin;
 }
 int32_t* Forgetting::first_blocks_of(int64_t document, int64_t head) const {
   return first_blocks_.data<int32_t>() + head * offsets_.back() + offsets_[document];
@@ -100,10 +97,11 @@ const int32_t* Forgetting::first_blocks(int64_t document, int64_t head) const {
 
 // In double: after thousands of tokens the sums are large and their differences small.
 void Forgetting::sum(int64_t document, int64_t head) const {
-  const tile::InVector gates = tile::column_of(in_.log_forget, tokens_of(in_, document), head);
+  const tile::Tokens seen = range_of(in_, document).seen();
+  const tile::InVector gates = tile::column_of(in_.log_forget, seen, head);
   double* sums = sums_of(document, head);
   double total = 0;
-  for (int64_t t = 0; t < length(document); ++t) sums[t] = total += gates.data[t * gates.stride];
+  for (int64_t t = 0; t < seen.count; ++t) sums[t] = total += gates.data[t * gates.stride];
 }
 
 void Forgetting::count_blocks(std::span<BlockCount> report) const {
@@ -111,9 +109,13 @@ void Forgetting::count_blocks(std::span<BlockCount> report) const {
     BlockCount& count = report[head] = {};
     for (int64_t d = 0; d < documents_of(in_); ++d) {
       const int32_t* pruned = first_blocks(d, head);
-      for (int64_t begin = 0; begin < length(d); begin += block_.queries) {
-        const int64_t end = blocks_in(std::min(length(d), begin + block_.queries), block_.keys);
-        const int64_t oldest = in_.window == 0 ? 0 : std::max<int64_t>(0, begin - in_.window + 1);
+      const AttentionRange range = range_of(in_, d);
+      for (int64_t begin = 0; begin < range.queries.count; begin += block_.queries) {
+        const int64_t position = range.start + begin;
+        const int64_t end =
+            blocks_in(std::min(range.seen().count, position + block_.queries), block_.keys);
+        const int64_t oldest =
+            in_.window == 0 ? 0 : std::max<int64_t>(0, position - in_.window + 1);
         const int64_t first = oldest / block_.keys;
         count.causal += end - first;
         count.kept +=
@@ -128,12 +130,15 @@ void forgetting_backward(Exec& exec, const Attention& in, ConstView d_sums, int6
                          View d_log_forget) {
   exec.threads.run(documents_of(in) * in.heads, [&](int64_t index) {
     const int64_t head = index % in.heads;
-    const tile::Tokens document = tokens_of(in, index / in.heads);
-    const tile::OutVector to = tile::column_of(d_log_forget, document, head);
+    const AttentionRange range = range_of(in, index / in.heads);
+    const tile::OutVector to = tile::column_of(d_log_forget, range.keys, head);
+    const int64_t seen = range.seen().count;
+    for (int64_t t = seen; t < range.keys.count; ++t) to.data[t * to.stride] = 0.0f;
     double total = 0;
-    for (int64_t t = document.count - 1; t >= 0; --t) {
+    for (int64_t t = seen - 1; t >= 0; --t) {
       for (int64_t part = 0; part < parts; ++part) {
-        total += d_sums.as<float>()[(head * parts + part) * d_sums.row_stride + document.begin + t];
+        total +=
+            d_sums.as<float>()[(head * parts + part) * d_sums.row_stride + range.keys.begin + t];
       }
       to.data[t * to.stride] = t == 0 ? 0.0f : static_cast<float>(total);
     }

@@ -22,9 +22,10 @@ struct BlockShape {
 double pruning_threshold(double bound, int64_t keys, double log_epsilon);
 
 // first[I] = the first block of keys with a bias of at least `threshold` in block I of queries, for
-// one document with running sums c. Two pointers: linear in the number of blocks.
+// one document with running sums c of its keys, the first query being at `start`. Two pointers:
+// linear in the number of blocks.
 void find_first_blocks(std::span<const double> c, double threshold, const BlockShape& block,
-                       std::span<int32_t> first);
+                       std::span<int32_t> first, int64_t start = 0);
 
 // bounds [documents, heads] f32 = scale * largest |q| * largest |k| of the document and head.
 void score_bounds(Exec& exec, const Attention& in, View bounds);
@@ -34,7 +35,8 @@ class Forgetting {
   // Nothing is computed without log_forget.
   Forgetting(Exec& exec, const Attention& in, const BlockShape& block);
 
-  // Of a document (by number) and head; nullptr: no bias, no pruning.
+  // Of a document (by number) and head, counted from its first key and its first block of queries;
+  // nullptr: no bias, no pruning.
   const double* sums(int64_t document, int64_t head) const;
   const int32_t* first_blocks(int64_t document, int64_t head) const;
 
@@ -43,18 +45,18 @@ class Forgetting {
  private:
   double* sums_of(int64_t document, int64_t head) const;
   int32_t* first_blocks_of(int64_t document, int64_t head) const;
-  int64_t length(int64_t document) const;
   void sum(int64_t document, int64_t head) const;
 
   const Attention& in_;
   BlockShape block_;
-  Tensor sums_;                   // [heads, tokens], double in the place of i64
+  Tensor sums_;                   // [heads, keys], double in the place of i64
   Tensor first_blocks_;           // [heads, blocks of queries of all documents] i32
   std::vector<int64_t> offsets_;  // of a document's blocks of queries among those of all
 };
 
 // d_log_forget_t = sum over u >= t in the document of d_sums_u, itself a sum over `parts`.
-// d_sums: f32 [heads * parts, tokens]. The first gate of a document has no effect.
+// d_sums: f32 [heads * parts, keys], not read where no query sees. The first gate of a document has
+// no effect.
 void forgetting_backward(Exec& exec, const Attention& in, ConstView d_sums, int64_t parts,
                          View d_log_forget);
 

@@ -50,21 +50,22 @@ void drop_last_channel(Exec& exec, int64_t heads, ConstView wide, View x) {
   });
 }
 
-void divide_by_last_channel(Exec& exec, int64_t heads, ConstView wide, View out) {
+void divide_by_last_channel(Exec& exec, int64_t heads, ConstView wide, View out,
+                            float epsilon) {
   const int64_t width = out.width() / heads;
   each_head(exec, heads, out, wide, [&](int64_t t, int64_t h) {
     const int64_t from = h * (width + 1);
-    const float inverse = 1.0f / (read(wide, t, from + width) + kNormalizerEpsilon);
+    const float inverse = 1.0f / (read(wide, t, from + width) + epsilon);
     for (int64_t i = 0; i < width; ++i) write(out, t, h * width + i, read(wide, t, from + i) * inverse);
   });
 }
 
 void divide_by_last_channel_backward(Exec& exec, int64_t heads, ConstView wide, ConstView d_out,
-                                     View d_wide) {
+                                     View d_wide, float epsilon) {
   const int64_t width = d_out.width() / heads;
   each_head(exec, heads, d_out, wide, [&](int64_t t, int64_t h) {
     const int64_t from = h * (width + 1);
-    const float inverse = 1.0f / (read(wide, t, from + width) + kNormalizerEpsilon);
+    const float inverse = 1.0f / (read(wide, t, from + width) + epsilon);
     float dot = 0;
     for (int64_t i = 0; i < width; ++i) {
       const float d = read(d_out, t, h * width + i);

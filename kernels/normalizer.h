@@ -14,9 +14,10 @@ void append_ones(Exec& exec, int64_t heads, ConstView x, View wide);
 void drop_last_channel(Exec& exec, int64_t heads, ConstView wide, View x);
 
 // out [tokens, heads * width] = numerator / (denominator + epsilon), from wide (f32)
-void divide_by_last_channel(Exec& exec, int64_t heads, ConstView wide, View out);
+void divide_by_last_channel(Exec& exec, int64_t heads, ConstView wide, View out,
+                            float epsilon = kNormalizerEpsilon);
 // d_wide (f32), from wide and d_out
 void divide_by_last_channel_backward(Exec& exec, int64_t heads, ConstView wide, ConstView d_out,
-                                     View d_wide);
+                                     View d_wide, float epsilon = kNormalizerEpsilon);
 
 }  // namespace weft::kernels

@@ -16,9 +16,23 @@ const ScanTable& table_of(const Exec& exec) {
 
 bool is_static(const ConstView& log_decay) { return log_decay.shape.dims() == 1; }
 
+// How many heads each input has.
+struct HeadCounts {
+  int64_t q, k, v;
+};
+HeadCounts counts_of(const ScalarScan& in) {
+  if (in.qk_heads > 0) return {in.qk_heads, in.qk_heads, in.heads};
+  return {in.heads, in.kv_heads, in.kv_heads};
+}
+
 void check_scan(const ScalarScan& in) {
-  tile::check_heads("scalar_scan",
-                    {in.q, in.k, in.v, in.documents, in.heads, in.kv_heads, in.key, in.value});
+  const int64_t qk = in.qk_heads;
+  WEFT_CHECK(qk == 0 || (qk > 0 && in.heads % qk == 0),
+             "scalar_scan: {} heads cannot share {} query and key heads evenly", in.heads, qk);
+  // Values of a group of heads that share a key are one wide value.
+  tile::check_heads("scalar_scan", {in.q, in.k, in.v, in.documents, qk > 0 ? qk : in.heads,
+                                    qk > 0 ? qk : in.kv_heads, in.key,
+                                    qk > 0 ? in.value * (in.heads / qk) : in.value});
   if (tile::absent(in.log_decay)) return;
   WEFT_CHECK(in.log_decay.dtype == DType::kF32 && in.log_decay.width() == in.heads &&
                  (is_static(in.log_decay) || in.log_decay.rows() == in.q.rows()),
@@ -79,11 +93,12 @@ int64_t state_index(const ScalarScan& in, const Item& item) {
 }
 
 ScanTask task_of(const ScalarScan& in, const Item& item) {
-  const int64_t kv_head = item.head / (in.heads / in.kv_heads);
+  const HeadCounts n = counts_of(in);
+  const auto shared = [&](int64_t heads) { return item.head / (in.heads / heads); };
   ScanTask task;
-  task.q = tile::head_of(in.q, item.tokens, item.head, in.key);
-  task.k = tile::head_of(in.k, item.tokens, kv_head, in.key);
-  task.v = tile::head_of(in.v, item.tokens, kv_head, in.value);
+  task.q = tile::head_of(in.q, item.tokens, shared(n.q), in.key);
+  task.k = tile::head_of(in.k, item.tokens, shared(n.k), in.key);
+  task.v = tile::head_of(in.v, item.tokens, shared(n.v), in.value);
   task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
   task.scale = in.scale;
   if (is_static(in.log_decay) && !tile::absent(in.log_decay)) {
@@ -136,46 +151,88 @@ void chain(const ScalarScan& in, const std::vector<Item>& items, Direction direc
   }
 }
 
+// What every item does to a state (direction forward) or to its gradient; returns log decays.
+std::vector<float> span_updates(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
+                                ConstView d_out, const Tensor& spans) {
+  const ScanTable& table = table_of(exec);
+  std::vector<float> totals(items.size());
+  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
+    const auto state = state_of<tile::Out>(in, spans.view(), i);
+    const ScanTask task = task_of(in, items[i]);
+    totals[i] = tile::absent(d_out)
+                    ? table.summarize(task, state, scratch)
+                    : table.summarize_back(
+                          task, tile::head_of(d_out, items[i].tokens, items[i].head, in.value), state,
+                          scratch);
+  });
+  return totals;
+}
+
 // The state before every item, when documents are cut; otherwise undefined and not needed.
 Tensor states_before(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
                      ConstView initial_state) {
-  const ScanTable& table = table_of(exec);
-  const auto count = static_cast<int64_t>(items.size());
-  const Tensor spans = exec.scratch({count, in.key, in.value});
-  std::vector<float> totals(items.size());
-  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
-    totals[i] =
-        table.summarize(task_of(in, items[i]), state_of<tile::Out>(in, spans.view(), i), scratch);
-  });
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, {}, spans);
   chain(in, items, Direction::kForward, initial_state, totals, spans);
   return spans;
 }
 Tensor d_states_behind(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
                        ConstView d_out, ConstView d_final_state) {
-  const ScanTable& table = table_of(exec);
-  const auto count = static_cast<int64_t>(items.size());
-  const Tensor spans = exec.scratch({count, in.key, in.value});
-  std::vector<float> totals(items.size());
-  for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
-    totals[i] = table.summarize_back(task_of(in, items[i]),
-                                     tile::head_of(d_out, items[i].tokens, items[i].head, in.value),
-                                     state_of<tile::Out>(in, spans.view(), i), scratch);
-  });
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, d_out, spans);
   chain(in, items, Direction::kBackward, d_final_state, totals, spans);
   return spans;
+}
+
+// Updates of the spans of a document as the update of the document; `direction` says which is last.
+void fold(const ScalarScan& in, const std::vector<Item>& items, Direction direction,
+          const std::vector<float>& totals, const Tensor& spans, View update, View total) {
+  const int64_t count = static_cast<int64_t>(items.size()), size = in.key * in.value;
+  for (int64_t n = 0; n < count; ++n) {
+    const int64_t i = direction == Direction::kForward ? n : count - 1 - n;
+    const Item& item = items[i];
+    const int64_t at = state_index(in, item);
+    const bool fresh = direction == Direction::kForward ? item.first : item.last;
+    float* to = update.as<float>() + at * size;
+    const float* span = spans.data<float>() + i * size;
+    const float decay = std::exp(totals[i]);
+    for (int64_t j = 0; j < size; ++j) to[j] = fresh ? span[j] : decay * to[j] + span[j];
+    if (tile::absent(total)) continue;
+    float& sum = total.as<float>()[at];
+    sum = fresh ? totals[i] : sum + totals[i];
+  }
 }
 
 bool are_cut(const std::vector<Item>& items) {
   return std::any_of(items.begin(), items.end(), [](const Item& item) { return !item.first; });
 }
 
+// The gradient of what groups of heads share: every head writes its own, which are then added up in
+// order.
+struct HeadGradient {
+  HeadGradient(Exec& exec, View to, int64_t heads, int64_t shared, int64_t width)
+      : view(to), to(to), group(heads / shared), width(width) {
+    if (group == 1) return;
+    own = exec.scratch({to.rows(), heads * width});
+    view = own.view();
+  }
+  void sum(Exec& exec) const {
+    if (group > 1) tile::sum_groups(exec, view, to, group, width);
+  }
+
+  Tensor own;
+  View view, to;
+  int64_t group, width;
+};
+
 void check_gradients(const ScalarScan& in, ConstView d_out, const ScalarScanGradients& g) {
   const int64_t tokens = in.q.rows();
   check_state(in, g.d_initial_state, "d_initial_state");
   tile::check_matrix("scalar_scan", "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
-  tile::check_matrix("scalar_scan", "dq", g.dq, tokens, in.heads * in.key, in.q.dtype);
-  tile::check_matrix("scalar_scan", "dk", g.dk, tokens, in.kv_heads * in.key, in.k.dtype);
-  tile::check_matrix("scalar_scan", "dv", g.dv, tokens, in.kv_heads * in.value, in.v.dtype);
+  const HeadCounts n = counts_of(in);
+  tile::check_matrix("scalar_scan", "dq", g.dq, tokens, n.q * in.key, in.q.dtype);
+  tile::check_matrix("scalar_scan", "dk", g.dk, tokens, n.k * in.key, in.k.dtype);
+  tile::check_matrix("scalar_scan", "dv", g.dv, tokens, n.v * in.value, in.v.dtype);
   if (tile::absent(g.d_log_decay)) return;
   tile::check_matrix("scalar_scan", "d_log_decay", g.d_log_decay, tokens, in.heads, DType::kF32);
 }
@@ -212,15 +269,10 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
   check_state(in, d_final_state, "d_final_state");
   check_gradients(in, d_out, gradients);
 
-  // Heads of a group write their own dk and dv, which are then added up in order.
-  const int64_t tokens = in.q.rows(), group = in.heads / in.kv_heads;
-  Tensor dk_heads, dv_heads;
-  View dk = gradients.dk, dv = gradients.dv;
-  if (group > 1) {
-    dk_heads = exec.scratch({tokens, in.heads * in.key});
-    dv_heads = exec.scratch({tokens, in.heads * in.value});
-    dk = dk_heads.view(), dv = dv_heads.view();
-  }
+  const HeadCounts n = counts_of(in);
+  const HeadGradient dq(exec, gradients.dq, in.heads, n.q, in.key),
+      dk(exec, gradients.dk, in.heads, n.k, in.key),
+      dv(exec, gradients.dv, in.heads, n.v, in.value);
   const ScanTable& table = table_of(exec);
   const std::vector<Item> items = items_of(in);
   const bool cut = are_cut(items);
@@ -234,9 +286,9 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
     task.initial_state = state_of<tile::In>(in, cut ? ConstView(before) : initial_state, at);
     ScanGradients g{tile::head_of(d_out, item.tokens, item.head, in.value),
                     state_of<tile::In>(in, cut ? ConstView(d_behind) : d_final_state, at),
-                    tile::head_of(gradients.dq, item.tokens, item.head, in.key),
-                    tile::head_of(dk, item.tokens, item.head, in.key),
-                    tile::head_of(dv, item.tokens, item.head, in.value),
+                    tile::head_of(dq.view, item.tokens, item.head, in.key),
+                    tile::head_of(dk.view, item.tokens, item.head, in.key),
+                    tile::head_of(dv.view, item.tokens, item.head, in.value),
                     tile::column_of(gradients.d_log_decay, item.tokens, item.head),
                     {}};
     if (item.first) {
@@ -244,10 +296,26 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
     }
     table.backward(task, g, scratch);
   });
-  if (group > 1) {
-    tile::sum_groups(exec, dk, gradients.dk, group, in.key);
-    tile::sum_groups(exec, dv, gradients.dv, group, in.value);
-  }
+  for (const HeadGradient* shared : {&dq, &dk, &dv}) shared->sum(exec);
+}
+
+void scalar_scan_summary(Exec& exec, const ScalarScan& in, View update, View total) {
+  check_scan(in);
+  check_state(in, update, "update");
+  const std::vector<Item> items = items_of(in);
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, {}, spans);
+  fold(in, items, Direction::kForward, totals, spans, update, total);
+}
+
+void scalar_scan_state_gradient(Exec& exec, const ScalarScan& in, ConstView d_out,
+                                View d_initial_state) {
+  check_scan(in);
+  check_state(in, d_initial_state, "d_initial_state");
+  const std::vector<Item> items = items_of(in);
+  const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
+  const std::vector<float> totals = span_updates(exec, in, items, d_out, spans);
+  fold(in, items, Direction::kBackward, totals, spans, d_initial_state, {});
 }
 
 }  // namespace weft::kernels

@@ -9,10 +9,13 @@
 namespace weft::kernels {
 
 // q [tokens, heads * key], k [tokens, kv_heads * key], v [tokens, kv_heads * value], all f32 or all
-// bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads).
-// log_decay (g <= 0, f32): [tokens, heads], or [heads] when it is the same for every token, or empty
-// for g = 0. documents: offsets of the documents, n + 1 entries from 0 to tokens; each starts from its
-// own initial state. States are f32 [n, heads, key, value].
+// bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads). With qk_heads (not
+// 0; kv_heads is not looked at then) groups of heads share q and k instead: q, k [tokens, qk_heads *
+// key], v [tokens, heads * value].
+// log_decay (g <= 0, or at least no sum over neighbouring tokens above 1; f32): [tokens, heads], or
+// [heads] when it is the same for every token, or empty for g = 0. documents: offsets of the
+// documents, n + 1 entries from 0 to tokens; each starts from its own initial state. States are f32
+// [n, heads, key, value].
 struct ScalarScan {
   ConstView q, k, v;
   ConstView log_decay;
@@ -20,6 +23,7 @@ struct ScalarScan {
   int64_t heads = 1, kv_heads = 1;
   int64_t key = 0, value = 0;
   float scale = 1.0f;
+  int64_t qk_heads = 0;
 };
 
 // out [tokens, heads * value], type of v or f32. initial_state may be empty (zero), final_state may be
@@ -37,5 +41,12 @@ struct ScalarScanGradients {
 };
 void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_state, ConstView d_out,
                           ConstView d_final_state, const ScalarScanGradients& gradients);
+
+// What each document does to a state that enters it, M -> e^total M + update: update f32 [n, heads, key,
+// value], total f32 [n, heads]. And the gradient of the entering states that comes from d_out alone.
+// Cheaper than forward and backward: no outputs, no scores inside chunks.
+void scalar_scan_summary(Exec& exec, const ScalarScan& in, View update, View total);
+void scalar_scan_state_gradient(Exec& exec, const ScalarScan& in, ConstView d_out,
+                                View d_initial_state);
 
 }  // namespace weft::kernels

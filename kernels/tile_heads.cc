@@ -66,10 +66,10 @@ void check_heads(const char* kernel, const HeadShapes& in) {
              name_of(in.q.dtype));
   WEFT_CHECK(in.k.dtype == in.q.dtype && in.v.dtype == in.q.dtype, "{}: q, k, v are {}, {}, {}",
              kernel, name_of(in.q.dtype), name_of(in.k.dtype), name_of(in.v.dtype));
-  const int64_t tokens = in.q.rows();
+  const int64_t tokens = in.q.rows(), keys = in.keys < 0 ? tokens : in.keys;
   check_matrix(kernel, "q", in.q, tokens, in.heads * in.key, in.q.dtype);
-  check_matrix(kernel, "k", in.k, tokens, in.kv_heads * in.key, in.q.dtype);
-  check_matrix(kernel, "v", in.v, tokens, in.kv_heads * in.value, in.q.dtype);
+  check_matrix(kernel, "k", in.k, keys, in.kv_heads * in.key, in.q.dtype);
+  check_matrix(kernel, "v", in.v, keys, in.kv_heads * in.value, in.q.dtype);
   WEFT_CHECK(!in.documents.empty() && in.documents.front() == 0 && in.documents.back() == tokens,
              "{}: document offsets must go from 0 to {} tokens", kernel, tokens);
   WEFT_CHECK(std::is_sorted(in.documents.begin(), in.documents.end()),

@@ -14,9 +14,13 @@ void add_train(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_data(CLI::App& app);
 void add_info(CLI::App& app);
+void add_checkpoint(CLI::App& app);
+void add_generate(CLI::App& app);
 
 void add_bench(CLI::App& app);
+void add_bench_comm(CLI::App& bench);
 void add_bench_gemm(CLI::App& bench);
+void add_bench_mixer(CLI::App& bench);
 void add_bench_moe(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
 

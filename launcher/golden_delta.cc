@@ -30,13 +30,13 @@ void run_delta_core(Exec& exec, const GoldenCase& golden, Comparison& compare) {
     in.log_decay = decay;
   }
   SavedStack saved;
-  MixerState state{golden.states(exec, "state0.")};
+  State state = golden.states(exec, "state0.");
   compare.check(exec, "out.y", recurrence.forward(exec, in, sequence, &state, saved));
-  compare.check_states(exec, "out.state.", state.tensors);
+  compare.check_states(exec, "out.state.", state);
 
-  MixerState d_state{golden.states(exec, "cot.state.")};
-  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape()),
-               d_beta = exec.empty(gates);
+  State d_state = golden.states(exec, "cot.state.");
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()),
+               dv = exec.empty(tv.shape()), d_beta = exec.empty(gates);
   recurrence.backward(exec, in, sequence, golden.rows(exec, "cot.y"), &d_state,
                       {dq, dk, dv, d_beta, d_decay.defined() ? d_decay.view() : View{}}, saved);
   compare.check(exec, "grad.in.q", dq);
@@ -44,7 +44,7 @@ void run_delta_core(Exec& exec, const GoldenCase& golden, Comparison& compare) {
   compare.check(exec, "grad.in.v", dv);
   compare.check(exec, "grad.in.beta", d_beta);
   if (d_decay.defined()) compare.check(exec, "grad.in.g", d_decay);
-  compare.check_states(exec, "grad.state0.", d_state.tensors);
+  compare.check_states(exec, "grad.state0.", d_state);
 }
 
 }  // namespace weft

@@ -4,6 +4,10 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_descent.h"
+#include "launcher/golden_memories.h"
+#include "launcher/golden_rank_one.h"
+#include "launcher/golden_ssm.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
@@ -15,9 +19,14 @@ namespace {
 
 // Golden names of options and mixers to ours; everything else is called the same.
 std::string our_name(const std::string& golden) {
-  static const std::map<std::string, std::string> kNames = {
-      {"H", "heads"},      {"Hkv", "kv_heads"}, {"N", "state"}, {"shared", "shared_memory"},
-      {"attention", "softmax"}};
+  static const std::map<std::string, std::string> kNames = {{"H", "heads"},
+                                                            {"Hkv", "kv_heads"},
+                                                            {"N", "state"},
+                                                            {"shared", "shared_memory"},
+                                                            {"conv", "short_conv"},
+                                                            {"attention", "softmax"},
+                                                            {"gate_norm", "gate_divisor"},
+                                                            {"gn_eps", "norm_epsilon"}};
   const auto found = kNames.find(golden);
   return found == kNames.end() ? golden : found->second;
 }
@@ -27,10 +36,15 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   OptionTable table;
   for (const auto& [key, value] : config.items()) {
     const std::string name = our_name(key);
-    if (value.is_boolean()) table.set(name, value.get<bool>());
-    else if (value.is_number_integer()) table.set(name, value.get<int64_t>());
-    else if (value.is_number()) table.set(name, value.get<double>());
-    else table.set(name, value.get<std::string>());
+    if (golden.mixer == "rwkv7" && name != "heads") continue;  // widths follow from the hidden one
+    if (value.is_boolean())
+      table.set(name, value.get<bool>());
+    else if (value.is_number_integer())
+      table.set(name, value.get<int64_t>());
+    else if (value.is_number())
+      table.set(name, value.get<double>());
+    else
+      table.set(name, value.get<std::string>());
   }
   // What golden files tell by the presence of weights, configs say by name.
   const auto flag = [&](const char* weight, const char* option) {
@@ -38,19 +52,35 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   };
   flag("q_norm.weight", "qk_norm");
   flag("q_proj.bias", "bias");
-  if (golden.has("w." + scope + "gk_proj.0.weight")) {
-    table.set("gate_rank", golden.shape("w." + scope + "gk_proj.0.weight")[0]);
-  }
+  const auto rank = [&](const char* weight, const char* option, int64_t parts) {
+    const std::string key = "w." + scope + weight;
+    if (golden.has(key)) table.set(option, golden.shape(key)[0] / parts);
+  };
+  rank("gk_proj.0.weight", "gate_rank", 1);
+  rank("x_proj.0.weight", "mix_rank", 5);
+  rank("w_lora.0.weight", "decay_rank", 1);
+  rank("w1", "decay_rank", 1);
+  rank("a1", "rate_rank", 1);
+  rank("v1", "value_rank", 1);
+  rank("g1", "gate_rank", 1);
   if (golden.has("w." + scope + "lower_bound")) table.set("lower_bound", 0.5);
   flag("out_norm.weight", "output_norm");
   flag("ogate_proj.weight", "output_gate");
   flag("k_shift.weight", "kv_shift");
+  if (golden.has("w." + scope + "out_proj.weight")) {
+    table.set("inner", golden.shape("w." + scope + "out_proj.weight")[1]);
+  }
   return table;
 }
 
 Build build_of(ParameterStore& store, const GoldenCase& golden, int64_t hidden) {
-  return {.store = store, .scope = "", .hidden = hidden, .layer = 0, .layers = 1,
-          .compute = golden.precision, .expert_mode = golden.expert_mode};
+  return {.store = store,
+          .scope = "",
+          .hidden = hidden,
+          .layer = 0,
+          .layers = 1,
+          .compute = golden.precision,
+          .expert_mode = golden.expert_mode};
 }
 
 void prepare(Runtime& runtime, const GoldenCase& golden, ParameterStore& store) {
@@ -74,19 +104,20 @@ void run_scalar_core(Exec& exec, const GoldenCase& golden, Comparison& compare) 
   const ScalarRecurrence::Inputs in{tq, tk, tv, decay.defined() ? ConstView(decay) : ConstView{}};
   const Sequence sequence = golden.sequence(exec, "in.q");
   SavedStack saved;
-  MixerState state{golden.states(exec, "state0.")};
+  State state = golden.states(exec, "state0.");
   compare.check(exec, "out.y", recurrence.forward(exec, in, sequence, &state, saved));
-  compare.check_states(exec, "out.state.", state.tensors);
+  compare.check_states(exec, "out.state.", state);
 
-  MixerState d_state{golden.states(exec, "cot.state.")};
-  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape());
+  State d_state = golden.states(exec, "cot.state.");
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()),
+               dv = exec.empty(tv.shape());
   recurrence.backward(exec, in, sequence, golden.rows(exec, "cot.y"), &d_state,
                       {dq, dk, dv, d_decay.defined() ? d_decay.view() : View{}}, saved);
   compare.check(exec, "grad.in.q", dq);
   compare.check(exec, "grad.in.k", dk);
   compare.check(exec, "grad.in.v", dv);
   if (d_decay.defined()) compare.check(exec, "grad.in.g", d_decay);
-  compare.check_states(exec, "grad.state0.", d_state.tensors);
+  compare.check_states(exec, "grad.state0.", d_state);
 }
 
 void run_attention_core(Exec& exec, const GoldenCase& golden, Comparison& compare) {
@@ -108,7 +139,8 @@ void run_attention_core(Exec& exec, const GoldenCase& golden, Comparison& compar
   const Tensor lse = exec.empty({sequence.tokens(), q[2]});
   kernels::attention_forward(exec, in, out, lse);
   compare.check(exec, "out.y", out);
-  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()), dv = exec.empty(tv.shape());
+  const Tensor dq = exec.empty(tq.shape()), dk = exec.empty(tk.shape()),
+               dv = exec.empty(tv.shape());
   kernels::attention_backward(exec, in, out, lse, dy, {dq, dk, dv});
   compare.check(exec, "grad.in.q", dq);
   compare.check(exec, "grad.in.k", dk);
@@ -119,22 +151,31 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   Exec& exec = runtime.exec();
   ParameterStore store;
   const OptionTable options = options_of(golden, golden.config, "");
-  const Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
+  if (golden.has("in.v_first")) {  // of the first layer: this is a later one
+    step.first_value = golden.rows(exec, "in.v_first");
+    build.layer = 1, build.layers = 2;
+  }
   const auto mixer = make_mixer(our_name(golden.mixer), MixerBuild{build, options});
   prepare(runtime, golden, store);
 
   const Sequence sequence = golden.sequence(exec, "in.x");
   SavedStack saved;
-  MixerState state{golden.states(exec, "state0.")};
+  MixerState state, d_state;
+  give_memories(exec, golden, build, step);
+  state.part(kRecurrence) = golden.states(exec, "state0.");
   compare.check(exec, "out.y",
-                mixer->forward(exec, golden.rows(exec, "in.x"), sequence, &state, saved));
-  compare.check_states(exec, "out.state.", state.tensors);
-  MixerState d_state{golden.states(exec, "cot.state.")};
+                mixer->forward(exec, golden.rows(exec, "in.x"), {sequence, &state, &step}, saved));
+  compare.check_states(exec, "out.state.", state.part(kRecurrence));
+  check_memories(runtime, golden, step, compare);
+  d_state.part(kRecurrence) = golden.states(exec, "cot.state.");
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32);
-  const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}), sequence,
-                                    &d_state, saved);
+  const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}),
+                                    {sequence, &d_state, &step}, saved);
   compare.check(exec, "grad.in.x", dx);
-  compare.check_states(exec, "grad.state0.", d_state.tensors);
+  if (golden.has("in.v_first")) compare.check(exec, "grad.in.v_first", step.d_first_value);
+  compare.check_states(exec, "grad.state0.", d_state.part(kRecurrence));
   compare.check_weights(exec, store, "");
 }
 
@@ -176,7 +217,8 @@ Tensor used_weights(Exec& exec, const Routing& routing) {
   return used;
 }
 
-// In low precision the routing is the file's: margins between experts are smaller than the rounding.
+// In low precision the routing is the file's: margins between experts are smaller than the
+// rounding.
 std::optional<Routing> routing_of(Exec& exec, const GoldenCase& golden) {
   if (golden.precision == DType::kF32 || !golden.has("out.index")) return std::nullopt;
   Routing routing;
@@ -254,29 +296,56 @@ void run_block(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const Tensor x = golden.read(exec, "in.x", DType::kF32).reshaped(rows);
   MixerState state;
   compare.check(exec, "out.y", block.forward(exec, x, sequence, context, saved, &state));
-  compare.check_states(exec, "out.state.", state.tensors);
+  compare.check_states(exec, "out.state.", state.part(kRecurrence));
   if (!moe.is_null()) check_routing(exec, context, compare);
   const Tensor dy = golden.read(exec, "cot.y", DType::kF32).reshaped(rows);
   compare.check(exec, "grad.in.x", block.backward(exec, dy, sequence, context, saved));
   compare.check_weights(exec, store, "");
 }
 
+void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
+  Exec& exec = runtime.exec();
+  const bool scalar =
+      golden.mixer == "linear" || golden.mixer == "linear_norm" || golden.mixer == "scalar_decay";
+  if (golden.kind == "core" && scalar)
+    run_scalar_core(exec, golden, compare);
+  else if (run_golden_core(exec, golden, compare) || run_ssm_core(exec, golden, compare))
+    return;
+  else if (golden.kind == "core" && golden.mixer == "attention")
+    run_attention_core(exec, golden, compare);
+  else if (golden.kind == "core" && golden.mixer == "fox")
+    run_fox_core(exec, golden, compare);
+  else if (is_delta_core(golden))
+    run_delta_core(exec, golden, compare);
+  else if (is_descent_core(golden))
+    run_descent_core(exec, golden, compare);
+  else if (is_rank_one_core(golden))
+    run_rank_one_core(exec, golden, compare);
+  else if (golden.kind == "layer")
+    run_layer(runtime, golden, compare);
+  else if (golden.kind == "moe")
+    run_moe(runtime, golden, compare);
+  else if (golden.kind == "block")
+    run_block(runtime, golden, compare);
+  else
+    throw ConfigError("{} {} cannot be run yet", golden.kind, golden.mixer);
+}
+
 }  // namespace
 
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
-  Exec& exec = runtime.exec();
   Comparison compare(golden, tolerance);
-  const bool scalar = golden.mixer == "linear" || golden.mixer == "linear_norm" ||
-                      golden.mixer == "scalar_decay";
-  if (golden.kind == "core" && scalar) run_scalar_core(exec, golden, compare);
-  else if (run_golden_core(exec, golden, compare)) return compare;
-  else if (golden.kind == "core" && golden.mixer == "attention") run_attention_core(exec, golden, compare);
-  else if (golden.kind == "core" && golden.mixer == "fox") run_fox_core(exec, golden, compare);
-  else if (is_delta_core(golden)) run_delta_core(exec, golden, compare);
-  else if (golden.kind == "layer") run_layer(runtime, golden, compare);
-  else if (golden.kind == "moe") run_moe(runtime, golden, compare);
-  else if (golden.kind == "block") run_block(runtime, golden, compare);
-  else throw ConfigError("{} {} cannot be run yet", golden.kind, golden.mixer);
+  const bool mixer = golden.kind == "layer" || golden.kind == "core";
+  if (mixer && golden.precision == DType::kBF16) {
+    for (const auto& [inputs, weights] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      GoldenCase rounded(golden.file().path(), DType::kF32);
+      rounded.rounded_inputs = inputs, rounded.rounded_weights = weights;
+      Comparison moved(rounded, tolerance);
+      run_case(runtime, rounded, moved);
+      compare.allow_for(moved);
+    }
+  }
+  run_case(runtime, golden, compare);
   return compare;
 }
 

@@ -11,9 +11,10 @@
 #include "core/run_config.h"
 #include "core/run_record.h"
 #include "launcher/commands.h"
-#include "layers/mixers/registry.h"
 #include "launcher/progress.h"
 #include "launcher/unbuilt.h"
+#include "layers/mixers/registry.h"
+#include "parallel/world.h"
 
 namespace weft {
 namespace {
@@ -45,11 +46,7 @@ std::vector<std::string> built_choices(const std::string& key) {
 
 Json libraries() {
   Json out;
-#ifdef WEFT_MPI_VERSION
-  out["mpi"] = WEFT_MPI_VERSION;
-#else
-  out["mpi"] = nullptr;
-#endif
+  out["mpi"] = mpi_version();
 #ifdef WEFT_HDF5_VERSION
   out["hdf5"] = {{"version", WEFT_HDF5_VERSION}, {"parallel", false}};
 #else

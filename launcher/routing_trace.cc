@@ -72,9 +72,11 @@ void RoutingTrace::before(Exec& exec, const Tokens& tokens, StepContext& context
                         tokens.step + 1);
     const ConstView all = replayed_->view(*found);
     const int64_t active = all.width();
-    const Tensor index = exec.empty({tokens.count, active}, DType::kI32);
-    std::copy_n(all.as<int32_t>() + tokens.begin * active, tokens.count * active,
-                index.data<int32_t>());
+    const Tensor index = exec.empty({tokens.count(), active}, DType::kI32);
+    int32_t* to = index.data<int32_t>();
+    for (const Run& run : tokens.runs) {
+      to = std::copy_n(all.as<int32_t>() + run.begin * active, run.count * active, to);
+    }
     context.given.emplace(layer, index);
   }
 }
@@ -86,17 +88,23 @@ void RoutingTrace::after(const Tokens& tokens, const StepContext& context) {
     const int64_t active = index.shape()[1];
     entry.shape = {step_tokens_, active};
     entry.index.resize(static_cast<size_t>(step_tokens_ * active));
-    std::copy_n(index.data<int32_t>(), index.elements(),
-                entry.index.data() + tokens.begin * active);
+    const int32_t* from = index.data<int32_t>();
+    for (const Run& run : tokens.runs) {
+      std::copy_n(from, run.count * active, entry.index.data() + run.begin * active);
+      from += run.count * active;
+    }
   }
 }
 
-void RoutingTrace::finish() {
+void RoutingTrace::finish(Exec& exec, Communicator& world) {
   if (write_path_.empty()) return;
   std::vector<NamedView> views;
   for (auto& [name, entry] : recorded_) {
-    views.push_back({name, Tensor::borrow(entry.index.data(), entry.shape, DType::kI32)});
+    const Tensor index = Tensor::borrow(entry.index.data(), entry.shape, DType::kI32);
+    world.all_reduce(exec, index, ReduceOp::kSum);  // zero where other ranks' tokens are
+    views.push_back({name, index});
   }
+  if (world.rank() != 0) return;
   write_safetensors(write_path_, {{"kind", "routing trace"}, {"experts", std::to_string(experts_)}},
                     views);
 }

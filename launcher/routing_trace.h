@@ -7,6 +7,7 @@
 #include "core/run_config.h"
 #include "core/safetensors.h"
 #include "layers/feed_forward.h"
+#include "parallel/communicator.h"
 
 namespace weft {
 
@@ -22,9 +23,18 @@ namespace weft {
 // token and layer).
 class RoutingTrace {
  public:
-  // Rows [begin, begin + count) of the tokens of `step`.
+  // Runs of the tokens of `step`, which follow each other in a micro-batch.
+  struct Run {
+    int64_t begin, count;
+  };
   struct Tokens {
-    int64_t step, begin, count;
+    int64_t step;
+    std::vector<Run> runs;
+    int64_t count() const {
+      int64_t sum = 0;
+      for (const Run& run : runs) sum += run.count;
+      return sum;
+    }
   };
 
   RoutingTrace() = default;  // does nothing
@@ -32,7 +42,8 @@ class RoutingTrace {
 
   void before(Exec& exec, const Tokens& tokens, StepContext& context) const;
   void after(const Tokens& tokens, const StepContext& context);
-  void finish();  // the file appears
+  // The file appears, written by the first rank from what all of them recorded. Collective.
+  void finish(Exec& exec, Communicator& world);
 
  private:
   struct Recorded {

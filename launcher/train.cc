@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
 #include <optional>
 
 #include "core/log.h"
@@ -13,8 +15,10 @@
 #include "launcher/expert_metrics.h"
 #include "launcher/info.h"
 #include "launcher/progress.h"
+#include "launcher/ranks.h"
 #include "launcher/resume.h"
 #include "launcher/start_page.h"
+#include "parallel/agree.h"
 
 namespace weft {
 namespace {
@@ -25,59 +29,112 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// One run of `weft train`, from its first step, or the one after its newest checkpoint, to its last.
+// "RANK:STEP" in WEFT_FAIL_AT makes that rank fail before that step, "RANK:STEP:killed" ends it without a word:
+// drills of what then happens to the others.
+void drill(int rank, int64_t step) {
+  const char* at = std::getenv("WEFT_FAIL_AT");
+  if (at == nullptr) return;
+  const std::string here = fmt::format("{}:{}", rank, step);
+  if (here + ":killed" == at) std::raise(SIGKILL);
+  if (here == at) throw Error("a drill: WEFT_FAIL_AT={}", at);
+}
+
+std::map<std::string, int64_t> layout_record(const Layout& layout) {
+  std::map<std::string, int64_t> record = {{"ranks", layout.world}, {"zero", layout.degrees.zero}};
+  for (int a = 0; a < static_cast<int>(Axis::kCount); ++a) {
+    const auto axis = static_cast<Axis>(a);
+    if (layout.world > 1) record[std::string(name_of(axis))] = layout.here[axis].size;
+  }
+  return record;
+}
+
+// One run of `weft train`, from its first step, or the one after its newest checkpoint, to its last. Every rank has
+// one; the first alone writes files (but for checkpoints, which all write) and speaks.
 class TrainRun {
  public:
-  TrainRun(const Config& config, RunData data)
+  TrainRun(const Config& config, RunData data, const RankContext& ranks)
       : config_(config),
-        lock_(config.run.dir),
+        first_(ranks.mesh->rank() == 0),
+        ranks_(ranks),
+        lock_(first_ ? std::make_unique<RunLock>(config.run.dir) : nullptr),
         data_(std::move(data)),
-        runtime_(config.train.threads),
-        trainer_(config, runtime_),
-        log_({.file = config.run.dir + "/log.txt", .console = false}),
-        peak_(peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9) {
+        runtime_(ranks.threads),
+        trainer_(config, runtime_, ranks.mesh),
+        log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}) {
+    peak_ = sum_over(runtime_.exec(), world(),
+                     peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9);
     start();
+    if (!first_) return;
     metrics_.emplace(config.run.dir, step_ + 1);
     write_run_record(config.run.dir,
                      {.version = version_number(), .revision = revision_text(),
                       .config = resolved(config), .data = data_.hashes, .machine = this_machine(),
-                      .layout = {{"ranks", 1}}});
+                      .layout = layout_record(ranks.mesh->layout())});
   }
 
   int run() {
-    progress_.line(start_page(config_, trainer_.parameters(), runtime_, data_, trainer_.flops_per_step()));
-    if (!origin_.empty()) progress_.line(origin_);
+    const Layout& layout = ranks_.mesh->layout();
+    if (first_) {
+      say(start_page(config_, trainer_.parameters(), runtime_, data_, trainer_.flops_per_step()));
+      if (layout.world > 1) {
+        say(fmt::format("ranks  {}, {} threads on the first", product_text(layout.here), ranks_.threads));
+      }
+    }
+    if (!origin_.empty()) say(origin_);
     const StopRequest stop;
     while (step_ < config_.train.steps) {
+      ranks_.doing = fmt::format("step {}", step_ + 1);
+      drill(layout.rank, step_ + 1);
       one_step();
       const bool last = step_ == config_.train.steps;
-      if (last || stop.requested() || due(config_.run.checkpoint_every)) save();
-      if (!last && stop.requested()) return stopped();
+      const bool asked = max_over(runtime_.exec(), world(), stop.requested() ? 1 : 0) != 0;
+      if (last || asked || due(config_.run.checkpoint_every)) save();
+      if (!last && asked) return stopped();
     }
     finish();
     return kExitOk;
   }
 
  private:
-  // Weights: from the newest checkpoint of this run, else from run.init, else drawn from the seed.
-  void start() {
+  Communicator& world() { return ranks_.mesh->world(); }
+  void say(const std::string& text) {
+    if (first_) progress_.line(text);
+  }
+
+  // The first rank looks and verifies; what it found, the others only open. Nothing for an empty path.
+  std::optional<FoundCheckpoint> agreed(const std::optional<FoundCheckpoint>& found) {
+    const std::string path = text_of_first(runtime_.exec(), world(), found ? found->path : "");
+    if (path.empty()) return std::nullopt;
+    return found ? found : read_checkpoint(path);
+  }
+
+  std::optional<FoundCheckpoint> find_own() {
     const auto damaged = [this](const std::string& what) {
       log_.warning("{}", what);
-      progress_.line("damaged  " + what + " (the one before it is used)");
+      say("damaged  " + what + " (the one before it is used)");
     };
     std::optional<FoundCheckpoint> found;
-    if (config_.run.resume == "auto") found = newest_checkpoint(checkpoint_folder(config_.run.dir), damaged);
-    if (found) {
+    if (config_.run.resume == "auto" && first_) {
+      found = newest_checkpoint(checkpoint_folder(config_.run.dir), damaged);
+    }
+    return agreed(found);
+  }
+
+  // Weights: from the newest checkpoint of this run, else from run.init, else drawn from the seed.
+  void start() {
+    if (const std::optional<FoundCheckpoint> found = find_own()) {
       check_resumable(config_, data_.hashes, *found);
-      load_tensors(*found, trainer_.saved_tensors(Trainer::State::kEverything));
+      load_tensors(*found, trainer_.tensors_to_load(Trainer::State::kEverything));
       trainer_.resume(found->manifest.updates);
       step_ = found->manifest.step;
       samples_ = found->manifest.samples;
       origin_ = fmt::format("resumes {} after step {}", found->path, step_);
     } else if (!config_.run.init.empty()) {
-      const FoundCheckpoint weights = open_checkpoint(config_.run.init);
-      load_tensors(weights, trainer_.saved_tensors(Trainer::State::kWeights));
-      origin_ = fmt::format("starts from the weights of {}", weights.path);
+      std::optional<FoundCheckpoint> weights;
+      if (first_) weights = open_checkpoint(config_.run.init);
+      weights = agreed(weights);
+      load_tensors(*weights, trainer_.tensors_to_load(Trainer::State::kWeights));
+      origin_ = fmt::format("starts from the weights of {}", weights->path);
     } else {
       trainer_.initialize();
       return;
@@ -91,14 +148,16 @@ class TrainRun {
   void save() {
     Manifest state{.step = step_, .samples = samples_, .updates = trainer_.updates(),
                    .seed = config_.train.seed, .config = resolved(config_), .data = data_.hashes,
-                   .layout = {{"ranks", 1}}, .files = {}, .pieces = {}};
-    saved_ = save_checkpoint(checkpoint_folder(config_.run.dir), std::move(state),
-                             trainer_.saved_tensors(Trainer::State::kEverything), config_.run.keep);
+                   .layout = layout_record(ranks_.mesh->layout()), .files = {}, .pieces = {}};
+    saved_ = save_checkpoint(runtime_.exec(), world(), checkpoint_folder(config_.run.dir),
+                             std::move(state), trainer_.tensors_to_save(), config_.run.keep);
     log_.info("saved {}", saved_);
   }
 
   void one_step() {
     const auto start = std::chrono::steady_clock::now();
+    CommTally& tally = ranks_.mesh->tally();
+    tally.reset();
     const StepResult result = trainer_.step(step_, samples_, source(*data_.train));
     const double seconds = seconds_since(start);
     seconds_ += seconds;
@@ -110,12 +169,17 @@ class TrainRun {
                   .tokens_per_s = static_cast<double>(result.tokens) / seconds,
                   .mfu = trainer_.flops_per_step() / seconds / peak_,
                   .tokens = samples_ * config_.train.sequence,
-                  .peak_bytes = runtime_.ledger().total().peak, .comm_bytes = {},
+                  .peak_bytes = runtime_.ledger().total().peak,
+                  .comm_bytes = tally.bytes_by_axis(),
                   .skipped = result.skipped, .valid_loss = {}};
+    const double waiting = tally.seconds() / seconds;
     describe_experts(result.moe, m);
+    describe_pruning(result.pruning, m);
     if (data_.valid && due(config_.data.eval_every)) m.valid_loss = validate();
-    metrics_->write(m);
-    show(m);
+    if (first_) {
+      metrics_->write(m);
+      show(m, waiting);
+    }
     if (steps_ == 1) first_loss_ = m.loss;
     last_loss_ = m.loss;
     guard(result);
@@ -132,13 +196,14 @@ class TrainRun {
     return trainer_.evaluate(source(*data_.valid), 0, rows);
   }
 
-  void show(const StepMetrics& m) {
+  // `waiting`: share of the step inside collectives.
+  void show(const StepMetrics& m, double waiting) {
     const bool moe = !m.expert_load.empty();
     const double left = static_cast<double>(config_.train.steps - m.step);
     StepReport report{.step = m.step, .steps = config_.train.steps, .loss = m.loss,
                       .aux_loss = moe ? std::optional(m.aux_loss) : std::nullopt,
                       .grad_norm = m.grad_norm, .lr = m.lr, .step_ms = m.step_ms,
-                      .tokens_per_s = m.tokens_per_s, .mfu = m.mfu, .comm = std::nullopt,
+                      .tokens_per_s = m.tokens_per_s, .mfu = m.mfu, .comm = world().size() > 1 ? std::optional(waiting) : std::nullopt,
                       .expert_load = std::nullopt, .memory = m.peak_bytes,
                       .eta_seconds = seconds_ / static_cast<double>(steps_) * left,
                       .skipped = m.skipped};
@@ -177,7 +242,7 @@ class TrainRun {
   int stopped() {
     trainer_.finish();
     log_.info("stopped on request after step {}", step_);
-    progress_.line(fmt::format("stopped on request after step {} of {}, saved in {}\n"
+    say(fmt::format("stopped on request after step {} of {}, saved in {}\n"
                                "         start the same command again to go on",
                                step_, config_.train.steps, saved_));
     return kExitStopped;
@@ -186,12 +251,12 @@ class TrainRun {
   void finish() {
     trainer_.finish();
     if (steps_ == 0) {
-      progress_.line(fmt::format("done   step {} of {} was taken before; longer: train.steps={}", step_,
+      say(fmt::format("done   step {} of {} was taken before; longer: train.steps={}", step_,
                                  config_.train.steps, config_.train.steps * 2));
       return;
     }
     const double tokens = static_cast<double>(steps_ * config_.train.global_batch * config_.train.sequence);
-    progress_.line(fmt::format(
+    say(fmt::format(
         "done   {} steps, loss {:.4f} -> {:.4f}, {} tok/s\n"
         "       {}   the model and all that a longer run needs\n"
         "       {}/metrics.jsonl   one line per step\n"
@@ -202,12 +267,14 @@ class TrainRun {
   }
 
   Config config_;
-  RunLock lock_;
+  bool first_;  // of all ranks
+  RankContext ranks_;
+  std::unique_ptr<RunLock> lock_;
   RunData data_;
   Runtime runtime_;
   Trainer trainer_;
   Log log_;
-  double peak_;  // FLOP/s of our own 1024-cubed GEMM in this precision: what mfu is a share of
+  double peak_ = 0;  // FLOP/s of our own 1024-cubed GEMM in this precision, all ranks: what mfu is a share of
   std::optional<MetricsWriter> metrics_;
   Progress progress_;
   int64_t step_ = 0, samples_ = 0;  // taken and consumed by the whole run
@@ -218,8 +285,10 @@ class TrainRun {
 };
 
 int train(const Config& config) {
-  RunData data = open_data(config);
-  return TrainRun(config, std::move(data)).run();
+  return on_ranks(config, [&](const RankContext& ranks) {
+    RunData data = open_data(config);
+    return TrainRun(config, std::move(data), ranks).run();
+  });
 }
 
 }  // namespace

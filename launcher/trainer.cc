@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launcher/micro_batch.h"
 #include "launcher/schedule.h"
+#include "launcher/step_reports.h"
+#include "parallel/agree.h"
 
 namespace weft {
 namespace {
@@ -18,43 +21,28 @@ double clip_factor(double norm, double clip) {
   return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
 }
 
-// Adds one micro-batch, `share` of the step and starting at its token `begin`, to the step's reports.
-void add_reports(const std::vector<MoeReport>& reports, double share, int64_t begin,
-                 std::vector<MoeReport>& step) {
-  if (step.empty()) {
-    for (const MoeReport& report : reports) {
-      step.push_back({.layer = report.layer,
-                      .counts = std::vector<int64_t>(report.counts.size())});
-    }
-  }
-  for (size_t i = 0; i < reports.size(); ++i) {
-    const MoeReport& report = reports[i];
-    MoeReport& total = step[i];
-    total.aux += share * report.aux;
-    total.z += share * report.z;
-    total.router_entropy += share * report.router_entropy;
-    total.dropped += report.dropped;
-    for (size_t e = 0; e < report.counts.size(); ++e) total.counts[e] += report.counts[e];
-    if (total.bad_token < 0 && report.bad_token >= 0) total.bad_token = begin + report.bad_token;
-  }
-}
-
 }  // namespace
 
 DType compute_type(const TrainConfig& config) {
   return config.precision == "bf16" ? DType::kBF16 : DType::kF32;
 }
 
-Trainer::Trainer(const Config& config, Runtime& runtime)
+Trainer::Trainer(const Config& config, Runtime& runtime, std::shared_ptr<const Mesh> mesh)
     : config_(config),
       runtime_(runtime),
+      mesh_(std::move(mesh)),
+      store_(mesh_->here()),
       model_(config.model, recompute_mode(config.train), compute_type(config.train), store_) {
-  store_.allocate(runtime.ledger(), compute_type(config.train), ParameterStore::Gradients::kAllocate);
+  store_.allocate(runtime.ledger(), compute_type(config.train),
+                  ParameterStore::Gradients::kAllocate);
   const OptimizerConfig& o = config.optimizer;
-  optimizer_ = std::make_unique<Optimizer>(
-      store_, runtime.ledger(),
-      AdamOptions{.beta1 = o.betas[0], .beta2 = o.betas[1], .epsilon = o.eps,
-                  .weight_decay = o.weight_decay});
+  optimizer_ =
+      std::make_unique<Optimizer>(store_, runtime.ledger(),
+                                  AdamOptions{.beta1 = o.betas[0],
+                                              .beta2 = o.betas[1],
+                                              .epsilon = o.eps,
+                                              .weight_decay = o.weight_decay},
+                                  mesh_, config.parallel.zero == 0 ? Zero::kWhole : Zero::kSharded);
   trace_ = RoutingTrace(config);
 }
 
@@ -67,22 +55,33 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   const TrainConfig& train = config_.train;
   StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
 
-  const Batch batch = source(runtime_.pool(), first_sample, train.global_batch);
-  const int64_t micro_batches = train.global_batch / train.micro_batch;
-  const double targets = std::max<double>(1.0, static_cast<double>(batch.target_tokens));
+  Communicator& data = mesh_->over({Axis::kData});
+  const IndexRange mine = mesh_->layout().micro_batches(train.global_batch / train.micro_batch);
+  const int64_t before = mine.begin * train.micro_batch;
+  const Batch batch =
+      source(runtime_.pool(), first_sample + before, mine.size() * train.micro_batch);
+  const double targets =
+      std::max<double>(1.0, static_cast<double>(sum_over(exec, data, batch.target_tokens)));
   store_.zero_gradients(exec);
 
   double loss_sum = 0;
-  for (int64_t m = 0; m < micro_batches; ++m) {
-    loss_sum += micro_batch(batch, {m * train.micro_batch, train.micro_batch}, targets, metrics);
+  for (int64_t m = 0; m < mine.size(); ++m) {
+    const Rows rows{m * train.micro_batch, train.micro_batch, before};
+    loss_sum += micro_batch(batch, rows, targets, metrics);
   }
-  metrics.loss = loss_sum / targets;
+  // Sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a step.
+  Communicator& tokens = mesh_->over({Axis::kSequence, Axis::kData});
+  metrics.loss = sum_over(exec, tokens, loss_sum) / targets;
+  sum_reports(exec, tokens, metrics.moe);
+  sum_pruning(exec, tokens, metrics.pruning);
   metrics.tokens = train.global_batch * train.sequence;
   for (const MoeReport& report : metrics.moe) {
-    metrics.aux_loss += config_.model.moe.aux_loss * report.aux;
+    metrics.aux_loss +=
+        (report.memories ? report.aux_weight : config_.model.moe.aux_loss) * report.aux;
     metrics.z_loss += config_.model.moe.z_loss * report.z;
   }
 
+  optimizer_->reduce_gradients(exec);
   metrics.grad_norm = optimizer_->gradient_norm(exec);
   metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
   if (!metrics.skipped) {
@@ -98,43 +97,50 @@ double Trainer::micro_batch(const Batch& batch, Rows rows, double targets, StepR
   const int64_t length = config_.train.sequence;
   const double share =
       static_cast<double>(rows.count) / static_cast<double>(config_.train.global_batch);
-  const int64_t begin = rows.first * length, count = rows.count * length;
-  const Sequence sequence =
-      make_sequence(exec, documents_between(batch.documents, begin, begin + count));
-  StepContext context{.aux_scale = static_cast<float>(share), .row_tokens = length};
-  const RoutingTrace::Tokens traced{metrics.step, begin, count};
+  Communicator& ranks = mesh_->over({Axis::kSequence});
+  const MicroBatch micro = micro_batch_of(exec, batch, {rows.first, rows.count, length}, ranks);
+  StepContext context{.aux_scale = static_cast<float>(share),
+                      .row_tokens = micro.sequence.tokens() / rows.count,
+                      .token_ranks = ranks.size() > 1 ? &ranks : nullptr};
+  RoutingTrace::Tokens traced{metrics.step, {}};
+  for (const MicroBatch::Run& run : micro.runs) {
+    traced.runs.push_back({run.begin + rows.elsewhere * length, run.count});
+  }
   trace_.before(exec, traced, context);
-  const double loss_sum =
-      model_.train(exec, batch.tokens.slice(begin, count), batch.targets.slice(begin, count),
-                   sequence, static_cast<float>(1.0 / targets), context);
+  const double loss_sum = model_.train(exec, micro.tokens, micro.targets, micro.sequence,
+                                       static_cast<float>(1.0 / targets), context);
   trace_.after(traced, context);
-  add_reports(context.reports, share, begin, metrics.moe);
+  add_reports(context.reports, share, traced.runs[0].begin, metrics.moe);
+  add_pruning(context.pruning, metrics.pruning);
   return loss_sum;
 }
 
-std::vector<SavedTensor> Trainer::saved_tensors(State which) {
+std::vector<SavedTensor> Trainer::tensors_to_load(State which) {
   std::vector<SavedTensor> tensors;
   for (Parameter& p : store_.all()) {
     tensors.push_back({"parameters/" + p.spec.name, p.spec.global, p.slices, p.master});
   }
   if (which == State::kWeights) return tensors;
-  for (SavedTensor& moment : optimizer_->saved_tensors()) tensors.push_back(std::move(moment));
+  for (SavedTensor& moment : optimizer_->moments_to_load()) tensors.push_back(std::move(moment));
   return tensors;
 }
 
 double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows) {
   Exec& exec = runtime_.exec();
-  const Batch batch = source(runtime_.pool(), first, rows);
   const int64_t row_tokens = config_.train.sequence, micro = config_.train.micro_batch;
+  const IndexRange mine = mesh_->layout().micro_batches((rows + micro - 1) / micro);
+  const int64_t begin_row = mine.begin * micro, end_row = std::min(rows, mine.end * micro);
+  const Batch batch = source(runtime_.pool(), first + begin_row, end_row - begin_row);
   double loss_sum = 0;
-  for (int64_t row = 0; row < rows; row += micro) {
-    const int64_t begin = row * row_tokens, count = std::min(micro, rows - row) * row_tokens;
-    const Sequence sequence =
-        make_sequence(exec, documents_between(batch.documents, begin, begin + count));
-    loss_sum += model_.evaluate(exec, batch.tokens.slice(begin, count),
-                                batch.targets.slice(begin, count), sequence);
+  for (int64_t row = 0; row < end_row - begin_row; row += micro) {
+    const BatchRows part{row, std::min(micro, end_row - begin_row - row), row_tokens};
+    const MicroBatch cut = micro_batch_of(exec, batch, part, mesh_->over({Axis::kSequence}));
+    loss_sum += model_.evaluate(exec, cut.tokens, cut.targets, cut.sequence);
   }
-  return loss_sum / std::max<double>(1.0, static_cast<double>(batch.target_tokens));
+  Communicator& data = mesh_->over({Axis::kData});
+  const auto targets = static_cast<double>(sum_over(exec, data, batch.target_tokens));
+  return sum_over(exec, mesh_->over({Axis::kSequence, Axis::kData}), loss_sum) /
+         std::max(1.0, targets);
 }
 
 double Trainer::flops_per_step() const {

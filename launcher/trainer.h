@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "core/run_config.h"
@@ -8,49 +9,57 @@
 #include "launcher/routing_trace.h"
 #include "launcher/runtime.h"
 #include "layers/model_stage.h"
+#include "parallel/mesh.h"
 #include "parallel/optimizer.h"
 
 namespace weft {
 
 // What one step did. Losses are means in nats.
 struct StepResult {
-  int64_t step = 0;       // from 0
-  double loss = 0;        // cross-entropy per target token
-  double aux_loss = 0;    // balance losses of all layers, with their coefficient
+  int64_t step = 0;     // from 0
+  double loss = 0;      // cross-entropy per target token
+  double aux_loss = 0;  // balance losses of all layers, with their coefficient
   double z_loss = 0;
-  double grad_norm = 0;   // before clipping
+  double grad_norm = 0;  // before clipping
   double lr = 0;
-  int64_t tokens = 0;     // of this step
-  bool skipped = false;   // loss or gradients were not finite: nothing was changed
-  // Per mixture of experts: counts and dropped are sums over micro-batches, losses and entropies means;
-  // bad_token counts from the step's first token.
+  int64_t tokens = 0;    // of this step
+  bool skipped = false;  // loss or gradients were not finite: nothing was changed
+  // Per mixture of experts: counts and dropped are sums over micro-batches, losses and entropies
+  // means; bad_token counts from the step's first token.
   std::vector<MoeReport> moe = {};
+  std::vector<PruningReport> pruning = {};  // sums over the step's micro-batches
 };
 
 // The tokens of samples [first, first + rows).
 using BatchSource = std::function<Batch(Pool& pool, int64_t first, int64_t rows)>;
 
-// One rank's training: owns model, weights and optimizer; takes one step at a time.
+// One rank's training: owns model, weights and optimizer; takes one step at a time, together with
+// the other ranks of the mesh: steps, evaluations and finish() are collective, and what they return
+// is the same on every rank.
 class Trainer {
  public:
-  Trainer(const Config& config, Runtime& runtime);
+  Trainer(const Config& config, Runtime& runtime,
+          std::shared_ptr<const Mesh> mesh = std::make_shared<Mesh>());
 
   // Starting values: drawn from the config's seed, or set through parameters() and then publish().
   void initialize();
   void publish() { store_.publish(runtime_.exec()); }
 
-  // The stations of one step, in order: batch (its first sample is `first_sample`), forward and backward of
-  // each micro-batch, gradient norm, update.
+  // The stations of one step, in order: this rank's rows of the batch (which starts at
+  // `first_sample`), forward and backward of each micro-batch, sums over the ranks, gradient norm,
+  // update.
   StepResult step(int64_t step, int64_t first_sample, const BatchSource& source);
 
   // Weights alone, or everything that a resumed run needs: weights and moments.
   enum class State : uint8_t { kWeights, kEverything };
-  std::vector<SavedTensor> saved_tensors(State which);
+  std::vector<SavedTensor> tensors_to_load(State which);
+  // Weights and moments that this rank answers for.
+  std::vector<SavedTensor> tensors_to_save() const { return optimizer_->tensors_to_save(); }
   int64_t updates() const { return updates_; }
   void resume(int64_t updates) { updates_ = updates; }
 
   // After the last step: writes the routing trace, where one is asked for.
-  void finish() { trace_.finish(); }
+  void finish() { trace_.finish(runtime_.exec(), mesh_->world()); }
 
   double evaluate(const BatchSource& source, int64_t first, int64_t rows);
 
@@ -59,14 +68,16 @@ class Trainer {
   const Config& config() const { return config_; }
 
  private:
-  struct Rows {  // of a step's batch
-    int64_t first, count;
+  // Which rows of the step's batch a micro-batch has, and how many before it are other ranks'.
+  struct Rows {
+    int64_t first, count, elsewhere;
   };
   // Forward and backward of one micro-batch; returns its sum of losses.
   double micro_batch(const Batch& batch, Rows rows, double targets, StepResult& metrics);
 
   Config config_;
   Runtime& runtime_;
+  std::shared_ptr<const Mesh> mesh_;
   ParameterStore store_;
   ModelStage model_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -15,7 +15,7 @@ void refuse_unbuilt(const Config& config) {
   const Rule rules[] = {
       {"parallel.tensor", p.tensor > 1, "1"},
       {"parallel.pipe", p.pipe > 1, "1"},
-      {"parallel.sequence", p.sequence > 1, "1"},
+      {"model.moe.capacity", p.sequence > 1 && m.moe.capacity > 0, "0 with sequence ranks"},
       {"parallel.expert", p.expert > 1, "1"},
       {"parallel.expert_tensor", p.expert_tensor > 1, "1"},
       {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},

@@ -8,6 +8,8 @@ int main(int argc, char** argv) {
                                weft::add_bench,
                                weft::add_verify,
                                weft::add_data,
+                               weft::add_checkpoint,
+                               weft::add_generate,
                                weft::add_info,
                            });
 }

@@ -4,26 +4,34 @@
 
 namespace weft {
 
-Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1,
-             std::unique_ptr<FeedForward> feed_forward, std::unique_ptr<RmsNorm> norm2,
-             Recompute recompute)
+Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
+             std::unique_ptr<RmsNorm> norm2, Recompute recompute)
     : mixer_(std::move(mixer)),
       norm1_(std::move(norm1)),
       feed_forward_(std::move(feed_forward)),
       norm2_(std::move(norm2)),
       recompute_(recompute) {}
 
-Tensor Block::mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved,
-                  MixerState* state) const {
+Tensor Block::mix(Exec& exec, const Tensor& x, const MixerContext& context,
+                  SavedStack& saved) const {
   const Tensor normed = norm1_.forward(exec, x, saved);
-  const Tensor mixed = mixer_->forward(exec, normed, sequence, state, saved);
+  const Tensor mixed = mixer_->forward(exec, normed, context, saved);
   kernels::add(exec, x, mixed, mixed);
   return mixed;
 }
 
-Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const Sequence& sequence,
+// The second of two forward passes, which reports nothing.
+Tensor Block::mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
+                        SavedStack& saved) const {
+  context.repeating = true;
+  const Tensor middle = mix(exec, x, {sequence, nullptr, &context}, saved);
+  context.repeating = false;
+  return middle;
+}
+
+Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,
                            SavedStack& saved) const {
-  const Tensor d_normed = mixer_->backward(exec, d_middle, sequence, nullptr, saved);
+  const Tensor d_normed = mixer_->backward(exec, d_middle, context, saved);
   return norm1_.backward(exec, d_normed, d_middle, saved);
 }
 
@@ -46,11 +54,11 @@ Tensor Block::feed_backward(Exec& exec, const Tensor& dy, StepContext& context,
 Tensor Block::forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
                       SavedStack& saved, MixerState* state) const {
   if (recompute_ == Recompute::kNone) {
-    return feed(exec, mix(exec, x, sequence, saved, state), context, saved);
+    return feed(exec, mix(exec, x, {sequence, state, &context}, saved), context, saved);
   }
   WEFT_CHECK(state == nullptr, "a block that computes its forward twice carries no state");
   SavedStack dropped;
-  const Tensor middle = mix(exec, x, sequence, dropped);
+  const Tensor middle = mix(exec, x, {sequence, nullptr, &context}, dropped);
   dropped.clear();
   if (recompute_ == Recompute::kSelective) {
     saved.push(Kept{x, std::nullopt});
@@ -66,26 +74,25 @@ Tensor Block::backward(Exec& exec, const Tensor& dy, const Sequence& sequence, S
                        SavedStack& saved) const {
   if (recompute_ == Recompute::kNone) {
     const Tensor d_middle = feed_backward(exec, dy, context, saved);
-    return mix_backward(exec, d_middle, sequence, saved);
+    return mix_backward(exec, d_middle, {sequence, nullptr, &context}, saved);
   }
   SavedStack again;
   if (recompute_ == Recompute::kSelective) {
     const Tensor d_middle = feed_backward(exec, dy, context, saved);
-    mix(exec, saved.pop<Kept>().x, sequence, again);
-    return mix_backward(exec, d_middle, sequence, again);
+    mix_again(exec, saved.pop<Kept>().x, sequence, context, again);
+    return mix_backward(exec, d_middle, {sequence, nullptr, &context}, again);
   }
   const Kept kept = saved.pop<Kept>();
   SavedStack fed;
-  const Tensor middle = mix(exec, kept.x, sequence, again);
+  const Tensor middle = mix_again(exec, kept.x, sequence, context, again);
   context.replay = kept.routing;
   feed(exec, middle, context, fed);
   const Tensor d_middle = feed_backward(exec, dy, context, fed);
-  return mix_backward(exec, d_middle, sequence, again);
+  return mix_backward(exec, d_middle, {sequence, nullptr, &context}, again);
 }
 
 double Block::flops_per_token(int64_t length) const {
-  return mixer_->flops_per_token(length) +
-         (feed_forward_ ? feed_forward_->flops_per_token() : 0.0);
+  return mixer_->flops_per_token(length) + (feed_forward_ ? feed_forward_->flops_per_token() : 0.0);
 }
 
 }  // namespace weft

@@ -11,7 +11,8 @@ namespace weft {
 // What a block keeps from forward to backward.
 enum class Recompute : uint8_t {
   kNone,       // everything backward needs
-  kSelective,  // the mixer's inside is computed again (its memory grows fastest with width and heads)
+  kSelective,  // the mixer's inside is computed again (its memory grows fastest with width and
+               // heads)
   kFull,       // only the block's input and the routing decision
 };
 
@@ -37,9 +38,10 @@ class Block {
     std::optional<Routing> routing;
   };
 
-  Tensor mix(Exec& exec, const Tensor& x, const Sequence& sequence, SavedStack& saved,
-             MixerState* state = nullptr) const;
-  Tensor mix_backward(Exec& exec, const Tensor& d_middle, const Sequence& sequence,
+  Tensor mix(Exec& exec, const Tensor& x, const MixerContext& context, SavedStack& saved) const;
+  Tensor mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
+                   SavedStack& saved) const;
+  Tensor mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,
                       SavedStack& saved) const;
   Tensor feed(Exec& exec, const Tensor& middle, StepContext& context, SavedStack& saved) const;
   Tensor feed_backward(Exec& exec, const Tensor& dy, StepContext& context, SavedStack& saved) const;

@@ -6,19 +6,30 @@
 
 #include "core/exec.h"
 #include "core/saved.h"
+#include "kernels/attention.h"
 #include "kernels/router.h"
+#include "parallel/communicator.h"
 
 namespace weft {
 
-// What a mixture of experts reports of one forward pass. Plain numbers, added up by the trainer.
+// What a mixture of experts (or of memories, in a mixer) reports of one forward pass. Plain numbers,
+// added up by the trainer.
 struct MoeReport {
   int64_t layer = 0;
+  bool memories = false;  // of the layer's mixer, not of its experts
+  double aux_weight = 0;  // memories: coefficient of their balance loss
   double aux = 0;                    // balance loss without its coefficient
   double z = 0;                      // z loss without its coefficient
   double router_entropy = 0;         // nats, mean over tokens
   std::vector<int64_t> counts = {};  // pairs per expert, before any is dropped
   int64_t dropped = 0;               // pairs beyond an expert's capacity
   int64_t bad_token = -1;            // first token whose router logits are not finite, or -1
+};
+
+// Blocks of forgetting attention that pruning left, of those that causality leaves; by head.
+struct PruningReport {
+  int64_t layer = 0;
+  std::vector<kernels::BlockCount> heads = {};
 };
 
 // Where each token goes: decided once per token and layer, in f32, and never again, not even when
@@ -30,6 +41,7 @@ struct Routing {
   Tensor log_sum_exp;    // [tokens]
   Tensor logits;         // [tokens, experts], where backward needs them (sigmoid)
   Tensor fraction;       // [runs, experts]: shares of pairs, constants for differentiation
+  int64_t tokens = 0;    // of the micro-batch, over all ranks that share it
   kernels::ExpertOrder order;
 
   kernels::Routed views() const { return {probabilities, index, weight, log_sum_exp}; }
@@ -41,8 +53,20 @@ using Choices = std::map<int64_t, Tensor>;
 // What the layers of a stage share during one micro-batch.
 struct StepContext {
   float aux_scale = 1.0f;  // share of this micro-batch in the step's balance and z losses
-  int64_t row_tokens = 0;  // tokens of one sequence; 0: the micro-batch is one
-  std::vector<MoeReport> reports = {};  // one per mixture of experts, in layer order
+  int64_t row_tokens = 0;  // tokens of one sequence here; 0: the micro-batch is one
+  // The ranks that hold the other tokens of this micro-batch: statistics of its tokens are summed over
+  // them. Null: all tokens are here.
+  Communicator* token_ranks = nullptr;
+  std::vector<MoeReport> reports = {};  // one per mixture of experts or memories, in layer order
+
+  // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with
+  // theirs, and the gradient that they send back.
+  Tensor first_value = {}, d_first_value = {};
+  int64_t first_value_layer = -1;  // that set it, if it is one of this stage
+
+  bool repeating = false;  // this forward pass is a second one: report nothing
+
+  std::vector<PruningReport> pruning = {};  // one per layer that prunes
 
   // Recompute: forward leaves its decision in `decided`; a second forward finds it in `replay`,
   // uses it and reports nothing.
@@ -53,6 +77,7 @@ struct StepContext {
   // and the choices made here, where they are wanted.
   Choices given = {};
   std::optional<Choices> made = {};
+  Choices given_memories = {};  // tests: the same for the memories of mixers
 
   // Tests: experts and weights chosen elsewhere (index and weight are read); probabilities and
   // losses are still the router's own.

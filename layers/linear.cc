@@ -9,9 +9,13 @@ namespace {
 using kernels::Transpose;
 using kernels::Write;
 
-std::vector<Split> splits_of(Linear::Cut cut, int64_t unit) {
+std::vector<Split> splits_of(Linear::Cut cut, const Linear::Part& part) {
   if (cut == Linear::Cut::kNone) return {};
-  return {Split{.dim = cut == Linear::Cut::kRows ? 0 : 1, .axis = Axis::kTensor, .unit = unit}};
+  const bool rows = cut == Linear::Cut::kRows;
+  return {Split{.dim = rows ? 0 : 1,
+                .axis = Axis::kTensor,
+                .blocks = rows ? part.blocks : std::vector<int64_t>{},
+                .unit = part.unit}};
 }
 
 // Parts touch in the arena when every part but the last fills whole alignment units.
@@ -27,11 +31,13 @@ bool parts_touch(const std::vector<Parameter*>& weights) {
 Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Options& options)
     : in_(in) {
   for (const Part& part : parts) {
-    weights_.push_back(&build.store.declare({.name = build.scope + part.name + ".weight",
-                                             .global = {part.rows, in},
-                                             .splits = splits_of(options.cut, part.unit),
-                                             .partial_over = options.partial_over,
-                                             .init = options.init}));
+    weights_.push_back(
+        &build.store.declare({.name = build.scope + part.name + (part.bare ? "" : ".weight"),
+                              .global = {part.rows, in},
+                              .splits = splits_of(options.cut, part),
+                              .partial_over = options.partial_over,
+                              .init = options.init,
+                              .weight_decay = options.weight_decay}));
     out_ += weights_.back()->shape[0];
   }
   if (options.bias == Bias::kNo) return;
@@ -39,9 +45,9 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
     const Cut cut = options.cut == Cut::kRows ? Cut::kRows : Cut::kNone;
     biases_.push_back(&build.store.declare({.name = build.scope + part.name + ".bias",
                                             .global = {part.rows},
-                                            .splits = splits_of(cut, part.unit),
+                                            .splits = splits_of(cut, part),
                                             .partial_over = options.partial_over,
-                                            .init = Init::zeros(),
+                                            .init = options.bias_init,
                                             .weight_decay = false,
                                             .f32 = true}));
   }

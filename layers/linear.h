@@ -23,11 +23,15 @@ class Linear {
     std::string name;
     int64_t rows;
     int64_t unit = 1;  // rows that stay together when the weight is cut: a head
+    std::vector<int64_t> blocks = {};  // stacked matrices that are each cut on their own
+    bool bare = false;  // the weight is called `name`, not `name`.weight
   };
   struct Options {
     Init init = Init::normal(kInitDeviation);
     Cut cut = Cut::kNone;
     Bias bias = Bias::kNo;
+    Init bias_init = Init::zeros();
+    bool weight_decay = true;
     // For an uncut weight whose output is read by cut ones: dy is then a partial sum over that axis.
     std::vector<Axis> partial_over = {};
   };

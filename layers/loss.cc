@@ -27,15 +27,25 @@ LossHead::LossHead(const Build& build, int64_t vocab, Parameter* tied)
                                          .splits = {{.dim = 0, .axis = Axis::kTensor}},
                                          .init = Init::normal(kInitDeviation)})) {}
 
+void LossHead::refresh(Exec& exec) const {
+  if (packed_version_ == weight_.version) return;
+  packed_version_ = weight_.version;
+  forward_ = {exec, weight_.value, Transpose::kYes};
+  backward_ = {exec, weight_.value, Transpose::kNo};
+}
+
+Tensor LossHead::logits(Exec& exec, const Tensor& x) const {
+  refresh(exec);
+  const Tensor out = exec.empty({x.shape().rows(), weight_.shape[0]});
+  kernels::gemm(exec, x, forward_, out);
+  return out;
+}
+
 LossHead::Result LossHead::forward(Exec& exec, const Tensor& x, const Tensor& targets, float scale,
                                    Gradients gradients) const {
   const int64_t tokens = x.shape().rows(), hidden = x.shape().back(), vocab = weight_.shape[0];
   const bool wanted = gradients == Gradients::kYes;
-  if (packed_version_ != weight_.version) {
-    packed_version_ = weight_.version;
-    forward_ = {exec, weight_.value, Transpose::kYes};
-    backward_ = {exec, weight_.value, Transpose::kNo};
-  }
+  refresh(exec);
   const int64_t rows = std::min(block_rows(vocab), tokens);
   Result result;
   if (wanted) result.dx = exec.empty({tokens, hidden});

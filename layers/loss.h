@@ -24,9 +24,13 @@ class LossHead {
   Result forward(Exec& exec, const Tensor& x, const Tensor& targets, float scale,
                  Gradients gradients) const;
 
+  Tensor logits(Exec& exec, const Tensor& x) const;  // [tokens, vocab] f32
+
   double flops_per_token() const;
 
  private:
+  void refresh(Exec& exec) const;
+
   Parameter& weight_;  // [vocab, hidden]
   mutable kernels::PackedMatrices forward_, backward_;
   mutable uint64_t packed_version_ = ~uint64_t{0};

@@ -137,8 +137,27 @@ double ModelStage::evaluate(Exec& exec, const Tensor& tokens, const Tensor& targ
   return head_.forward(exec, x, targets, 1.0f, LossHead::Gradients::kNo).loss_sum;
 }
 
+Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequence,
+                          const std::vector<int64_t>& rows, States& states) const {
+  states.resize(blocks_.size());
+  SavedStack saved;
+  StepContext context;
+  Tensor x = embedding_.forward(exec, tokens, saved);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    x = blocks_[i].forward(exec, x, sequence, context, saved, &states[i]);
+    saved.clear();
+  }
+  const Tensor wanted = exec.empty({static_cast<int64_t>(rows.size()), x.shape().back()});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(x.data<float>() + rows[i] * x.shape().back(), x.shape().back(),
+                wanted.data<float>() + static_cast<int64_t>(i) * x.shape().back());
+  }
+  return head_.logits(exec, norm_.forward(exec, wanted, saved));
+}
+
 void ModelStage::finish_step(const std::vector<MoeReport>& step) {
   for (const MoeReport& report : step) {
+    if (report.memories) continue;  // nothing but the gradient balances them
     blocks_.at(static_cast<size_t>(report.layer)).finish_step(report);
   }
 }

@@ -25,6 +25,13 @@ class ModelStage {
   double evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
                   const Sequence& sequence) const;
 
+  // What decoding carries from call to call: one state per block.
+  using States = std::vector<MixerState>;
+  // Logits f32 [rows, vocab] of the tokens at `rows`, which count from the first token of this call. States
+  // enter as before the tokens and leave as after them; an empty list starts.
+  Tensor decode(Exec& exec, const Tensor& tokens, const Sequence& sequence,
+                const std::vector<int64_t>& rows, States& states) const;
+
   // After an optimizer step, with the reports of all its tokens: experts are balanced.
   void finish_step(const std::vector<MoeReport>& step);
 

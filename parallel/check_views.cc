@@ -35,6 +35,10 @@ void check_rows(const Communicator& comm, ConstView view, std::span<const int64_
 
 }  // namespace
 
+std::string signature(const char* call, ConstView view) {
+  return fmt::format("{}({} {})", call, name_of(view.dtype), view.shape);
+}
+
 void check_all_reduce(const Communicator& comm, ConstView inout) {
   check_one(comm, "all_reduce", inout);
 }

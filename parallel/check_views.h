@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "parallel/communicator.h"
@@ -16,6 +17,9 @@ void check_reduce_scatter(const Communicator& comm, ConstView all, ConstView min
 void check_all_to_all(const Communicator& comm, ConstView send, std::span<const int64_t> send_rows,
                       ConstView recv, std::span<const int64_t> recv_rows);
 void check_transfer(const Communicator& comm, const Transfer& transfer);
+
+// "all_reduce(f32 [3, 4])": what ranks compare to see that they call the same.
+std::string signature(const char* call, ConstView view);
 
 inline int64_t bytes_of(ConstView view) { return view.shape.elements() * size_of(view.dtype); }
 

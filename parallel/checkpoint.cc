@@ -13,6 +13,9 @@
 #include "core/hdf5.h"
 #include "core/mapped_file.h"
 #include "core/new_file.h"
+#include "parallel/agree.h"
+#include "parallel/checkpoint_parts.h"
+#include "parallel/self_comm.h"
 
 namespace weft {
 namespace {
@@ -71,8 +74,8 @@ void check_room(const std::string& folder, const std::vector<SavedTensor>& tenso
   if (statvfs(folder.c_str(), &disk) != 0) return;
   const auto room = static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
   if (room < needed) {
-    throw Error("{}: a checkpoint takes {} bytes, the disk has {} left; nothing was changed", folder,
-                needed, room);
+    throw Error("{}: a checkpoint takes {} bytes, the disk has {} left; nothing was changed",
+                folder, needed, room);
   }
 }
 
@@ -97,24 +100,43 @@ void prune(const std::string& folder, int64_t keep) {
   for (size_t i = 0; i + static_cast<size_t>(keep) < all.size(); ++i) fs::remove_all(all[i]);
 }
 
+// Boxes of one tensor stand in a folder of its name, one alone carries the name itself.
 void write_tensors(const std::string& folder, const std::string& file,
                    const std::vector<SavedTensor>& tensors, Manifest& manifest) {
+  std::map<std::string, size_t> boxes, written;
+  for (const SavedTensor& t : tensors) boxes[t.name] += t.slices.size();
   Hdf5Writer writer(folder + "/" + file);
   for (const SavedTensor& t : tensors) {
     for (size_t i = 0; i < t.slices.size(); ++i) {
       const Slice& slice = t.slices[i];
-      const std::string dataset = t.slices.size() == 1 ? t.name : fmt::format("{}/{}", t.name, i);
+      const std::string dataset =
+          boxes[t.name] == 1 ? t.name : fmt::format("{}/{}", t.name, written[t.name]++);
       if (t.slices.size() == 1) {
         writer.write(dataset, t.local);
       } else {
         const std::vector<float> box = copy_box(t.local, local_offset(t.slices, i), slice.extent);
-        writer.write(dataset, {box.data(), slice.extent,
-                               slice.extent.dims() == 0 ? 1 : slice.extent.back(), DType::kF32, {}});
+        writer.write(dataset, {box.data(),
+                               slice.extent,
+                               slice.extent.dims() == 0 ? 1 : slice.extent.back(),
+                               DType::kF32,
+                               {}});
       }
       manifest.pieces.push_back({t.name, file, dataset, t.global, slice});
     }
   }
   writer.close();
+}
+
+// The manifest, last of all, and the name under which others find it.
+void publish(const std::string& beside, const std::string& target, const Manifest& state) {
+  const std::string text = to_json(state);
+  NewFile manifest(beside + "/" + kManifest);
+  manifest.write(text.data(), static_cast<int64_t>(text.size()));
+  manifest.finish();
+  sync_path(beside);
+  fs::remove_all(target);  // a run that came this far before and started again from an older one
+  fs::rename(beside, target);
+  sync_path(fs::path(target).parent_path().string());
 }
 
 std::string read_text(const std::string& path) {
@@ -149,41 +171,59 @@ Shape plus(Shape a, const Shape& b) {
 
 std::string save_checkpoint(const std::string& folder, Manifest state,
                             const std::vector<SavedTensor>& tensors, int64_t keep) {
-  fs::create_directories(folder);
-  check_room(folder, tensors);
+  Ledger ledger;
+  Pool pool(ledger);
+  ThreadPool thread(1);
+  Exec exec{thread, pool, chosen_isa(), {}};
+  SelfComm self;
+  return save_checkpoint(exec, self, folder, std::move(state), tensors, keep);
+}
+
+std::string save_checkpoint(Exec& exec, Communicator& world, const std::string& folder,
+                            Manifest state, const std::vector<SavedTensor>& tensors, int64_t keep) {
+  const bool first = world.rank() == 0;
   const std::string target = folder + "/" + step_name(state.step);
   const std::string beside = folder + "/.writing-" + step_name(state.step);
-  fs::remove_all(beside);
-  fs::create_directory(beside);
   try {
-    const std::string file = "rank-00000.h5";
-    write_tensors(beside, file, tensors, state);
-    sync_path(beside + "/" + file);
-    state.files.push_back(describe(beside, file));
-    const std::string text = to_json(state);
-    NewFile manifest(beside + "/" + kManifest);
-    manifest.write(text.data(), static_cast<int64_t>(text.size()));
-    manifest.finish();
-    sync_path(beside);
+    if (first) {
+      fs::create_directories(folder);
+      fs::remove_all(beside);
+      fs::create_directory(beside);
+    }
+    world.barrier();
+    check_room(folder, tensors);
+    Manifest mine;
+    if (!tensors.empty()) {
+      const std::string file = fmt::format("rank-{:05}.h5", world.rank());
+      write_tensors(beside, file, tensors, mine);
+      sync_path(beside + "/" + file);
+      mine.files.push_back(describe(beside, file));
+    }
+    for (const std::string& part : gather_texts(exec, world, parts_to_text(mine)))
+      add_parts(part, state);
+    if (first) publish(beside, target, state);
   } catch (...) {
     std::error_code ignored;
-    fs::remove_all(beside, ignored);
+    if (first) fs::remove_all(beside, ignored);
     throw;
   }
-  fs::remove_all(target);  // a run that came this far before and started again from an older one
-  fs::rename(beside, target);
-  sync_path(folder);
-  prune(folder, keep);
+  if (first) prune(folder, keep);
+  world.barrier();
   return target;
 }
 
-FoundCheckpoint verify_checkpoint(const std::string& path) {
+FoundCheckpoint read_checkpoint(const std::string& path) {
   const std::string manifest_path = path + "/" + kManifest;
-  FoundCheckpoint found{path, manifest_from_json(read_text(manifest_path), manifest_path)};
+  return {path, manifest_from_json(read_text(manifest_path), manifest_path)};
+}
+
+FoundCheckpoint verify_checkpoint(const std::string& path) {
+  FoundCheckpoint found = read_checkpoint(path);
   for (const Manifest::File& file : found.manifest.files) {
     const Manifest::File real = describe(path, file.name);
     if (real.bytes != file.bytes) {
-      throw ConfigError("{}/{}: has {} bytes, the manifest says {}", path, file.name, real.bytes, file.bytes);
+      throw ConfigError("{}/{}: has {} bytes, the manifest says {}", path, file.name, real.bytes,
+                        file.bytes);
     }
     if (real.hash != file.hash) {
       throw ConfigError("{}/{}: is damaged: its hash is not the manifest's", path, file.name);
@@ -209,7 +249,8 @@ std::optional<FoundCheckpoint> newest_checkpoint(
 
 void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& into) {
   std::map<std::string, std::vector<const Manifest::Piece*>> by_tensor;
-  for (const Manifest::Piece& piece : from.manifest.pieces) by_tensor[piece.tensor].push_back(&piece);
+  for (const Manifest::Piece& piece : from.manifest.pieces)
+    by_tensor[piece.tensor].push_back(&piece);
   std::map<std::string, std::unique_ptr<Hdf5Reader>> files;  // opened only when needed
   for (const SavedTensor& t : into) {
     const auto found = by_tensor.find(t.name);
@@ -224,8 +265,7 @@ void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& i
         if (!both) continue;
         auto& file = files[piece->file];
         if (!file) file = std::make_unique<Hdf5Reader>(from.path + "/" + piece->file);
-        const Shape to =
-            plus(local_offset(t.slices, i), minus(both->offset, t.slices[i].offset));
+        const Shape to = plus(local_offset(t.slices, i), minus(both->offset, t.slices[i].offset));
         file->read(piece->dataset, piece->slice.extent,
                    {minus(both->offset, piece->slice.offset), both->extent}, to, t.local);
       }

@@ -6,45 +6,98 @@
 
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
+#include "parallel/agree.h"
 
 namespace weft {
 namespace {
 
-// Any tensor as one row of its elements.
-Tensor flat(const Tensor& t) { return t.reshaped({t.elements()}); }
+constexpr int64_t kAlign = 16;  // elements; 64 bytes in f32
 
 }  // namespace
 
 Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options)
+    : Optimizer(store, ledger, options, std::make_shared<Mesh>(), Zero::kWhole) {}
+
+Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options,
+                     std::shared_ptr<const Mesh> mesh, Zero zero)
     : store_(store),
       options_(options),
-      m_(ledger, Label::kMoments, store.elements() * 4),
-      v_(ledger, Label::kMoments, store.elements() * 4),
+      mesh_(std::move(mesh)),
+      shares_(store, *mesh_, zero),
       by_name_(store.all().size()) {
+  int64_t moments = 0;
+  for (size_t i = 0; i < store.all().size(); ++i) {
+    const Parameter& p = store.all()[i];
+    const IndexRange rows = shares_.of(i).rows;
+    const int64_t width = row_width(p.shape);
+    owned_.push_back({rows.begin * width, rows.size() * width, moments});
+    moments += (owned_.back().count + kAlign - 1) / kAlign * kAlign;
+  }
+  m_ = Arena(ledger, Label::kMoments, moments * 4);
+  v_ = Arena(ledger, Label::kMoments, moments * 4);
   std::iota(by_name_.begin(), by_name_.end(), size_t{0});
   std::sort(by_name_.begin(), by_name_.end(), [&](size_t a, size_t b) {
     return store_.all()[a].spec.name < store_.all()[b].spec.name;
   });
 }
 
-Tensor Optimizer::moment(const Arena& arena, const Parameter& p) const {
-  return Tensor::borrow(static_cast<float*>(arena.data()) + p.offset, p.shape, DType::kF32);
+Tensor Optimizer::part(const Tensor& of, size_t index) const {
+  const Owned& owned = owned_[index];
+  return Tensor::borrow(static_cast<char*>(of.raw()) + owned.begin * size_of(of.dtype()),
+                        {owned.count}, of.dtype());
 }
 
-std::vector<SavedTensor> Optimizer::saved_tensors() const {
+Tensor Optimizer::moment(const Arena& arena, size_t index) const {
+  return Tensor::borrow(static_cast<float*>(arena.data()) + owned_[index].moments,
+                        {owned_[index].count}, DType::kF32);
+}
+
+// `owned`: the rows this rank owns of a tensor that is cut like the parameter.
+void Optimizer::add_pieces(const std::string& name, size_t index, const Tensor& owned,
+                           std::vector<SavedTensor>& out) const {
+  const ParameterSpec& spec = store_.all()[index].spec;
+  for (const OwnedPiece& piece : pieces_of(spec, mesh_->here(), shares_.of(index).rows)) {
+    float* data = owned.data<float>() + piece.begin - owned_[index].begin;
+    out.push_back(
+        {name, spec.global, {piece.box}, Tensor::borrow(data, piece.box.extent, DType::kF32)});
+  }
+}
+
+std::vector<SavedTensor> Optimizer::tensors_to_save() const {
   std::vector<SavedTensor> tensors;
-  for (const Parameter& p : store_.all()) {
-    tensors.push_back({"adam/m/" + p.spec.name, p.spec.global, p.slices, moment(m_, p)});
-    tensors.push_back({"adam/v/" + p.spec.name, p.spec.global, p.slices, moment(v_, p)});
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    if (!shares_.of(i).answers) continue;
+    const Parameter& p = store_.all()[i];
+    add_pieces("parameters/" + p.spec.name, i, part(p.master, i), tensors);
+    add_pieces("adam/m/" + p.spec.name, i, moment(m_, i), tensors);
+    add_pieces("adam/v/" + p.spec.name, i, moment(v_, i), tensors);
+  }
+  return tensors;
+}
+
+std::vector<SavedTensor> Optimizer::moments_to_load() const {
+  std::vector<SavedTensor> tensors;
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const std::string& name = store_.all()[i].spec.name;
+    add_pieces("adam/m/" + name, i, moment(m_, i), tensors);
+    add_pieces("adam/v/" + name, i, moment(v_, i), tensors);
   }
   return tensors;
 }
 
 double Optimizer::gradient_norm(Exec& exec) const {
-  double sum = 0;
+  std::vector<double> mine;
   for (const size_t i : by_name_) {
     const Parameter& p = store_.all()[i];
-    if (!p.spec.buffer) sum += kernels::sum_of_squares(exec, flat(p.grad));
+    const bool counted = shares_.of(i).answers && !p.spec.buffer && owned_[i].count > 0;
+    mine.push_back(counted ? kernels::sum_of_squares(exec, part(p.grad, i)) : 0.0);
+  }
+  const std::vector<double> all = gather_numbers(exec, mesh_->world(), mine);
+  double sum = 0;
+  for (size_t k = 0; k < mine.size(); ++k) {
+    double squares = 0;  // of one parameter
+    for (size_t at = k; at < all.size(); at += mine.size()) squares += all[at];
+    sum += squares;
   }
   return std::sqrt(sum);
 }
@@ -57,14 +110,17 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
                       .weight_decay = 0.0,
                       .grad_scale = grad_scale,
                       .step = step};
-  for (Parameter& p : store_.all()) {
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    Parameter& p = store_.all()[i];
     if (p.spec.buffer) continue;
+    ++p.version;
+    if (owned_[i].count == 0) continue;
     adam.weight_decay = p.spec.weight_decay ? options_.weight_decay : 0.0;
     const bool copied = p.value.dtype() != DType::kF32;
-    kernels::adamw(exec, adam, flat(p.master), flat(p.grad), flat(moment(m_, p)), flat(moment(v_, p)),
-                   copied ? flat(p.value).view() : View{});
-    ++p.version;
+    kernels::adamw(exec, adam, part(p.master, i), part(p.grad, i), moment(m_, i), moment(v_, i),
+                   copied ? part(p.value, i).view() : View{});
   }
+  shares_.gather_values(exec);
 }
 
 }  // namespace weft

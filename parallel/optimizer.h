@@ -1,7 +1,10 @@
 #pragma once
 
+#include <memory>
+
 #include "core/parameter.h"
 #include "parallel/checkpoint.h"
+#include "parallel/shares.h"
 
 namespace weft {
 
@@ -11,27 +14,48 @@ struct AdamOptions {
   double weight_decay = 0.1;  // of the parameters whose spec asks for it
 };
 
-// AdamW over every parameter of a store that is not a buffer. Moments lie in arenas of their own, at the same offsets as the
-// parameters. One rank holds all of them.
+// AdamW over every parameter of a store that is not a buffer. With Zero::kSharded a rank keeps
+// moments of the rows it owns alone, updates these, and takes the others' from their owners; in
+// bf16 the master weights of rows it does not own go stale, and nobody reads them.
+//
+// The order of a step: reduce_gradients, gradient_norm, step. All are collective.
 class Optimizer {
  public:
-  Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options);
+  Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options);  // one rank alone
+  Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options,
+            std::shared_ptr<const Mesh> mesh, Zero zero);
 
-  // L2 norm of all gradients, each parameter counted once: squares are added up per parameter and these
-  // sums in the order of names, so that placement changes no bit. Not finite when any gradient is not.
+  void reduce_gradients(Exec& exec) const { shares_.reduce_gradients(exec); }
+
+  // L2 norm of all gradients, every element counted once over all ranks, the same bits on each:
+  // squares are added up per parameter and rank, and these sums in the order of names and ranks.
+  // Not finite when any gradient is not.
   double gradient_norm(Exec& exec) const;
 
   // One update with gradients times `grad_scale`; `step` counts updates from 1.
   void step(Exec& exec, double lr, double grad_scale, int64_t step);
 
-  // The moments, as checkpoints hold them: adam/m/<name> and adam/v/<name>.
-  std::vector<SavedTensor> saved_tensors() const;
+  // Weights and moments as checkpoints hold them: parameters/<name>, adam/m/<name> and
+  // adam/v/<name>. What this rank writes (everything is written by one rank), and what it reads.
+  std::vector<SavedTensor> tensors_to_save() const;
+  std::vector<SavedTensor> moments_to_load() const;
 
  private:
-  Tensor moment(const Arena& arena, const Parameter& p) const;
+  struct Owned {      // of one parameter
+    int64_t begin;    // first local element
+    int64_t count;    // elements
+    int64_t moments;  // offset in the arenas of moments
+  };
+  Tensor part(const Tensor& of, size_t index) const;  // its owned elements, as one row
+  Tensor moment(const Arena& arena, size_t index) const;
+  void add_pieces(const std::string& name, size_t index, const Tensor& owned,
+                  std::vector<SavedTensor>& out) const;
 
   ParameterStore& store_;
   AdamOptions options_;
+  std::shared_ptr<const Mesh> mesh_;
+  Shares shares_;
+  std::vector<Owned> owned_;
   Arena m_, v_;
   std::vector<size_t> by_name_;  // indices of parameters, sorted by name
 };

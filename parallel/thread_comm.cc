@@ -8,79 +8,10 @@
 #include <vector>
 
 #include "parallel/check_views.h"
+#include "parallel/reduction.h"
 #include "parallel/thread_group.h"
 
 namespace weft {
-namespace {
-
-std::string signature(const char* call, ConstView view) {
-  return fmt::format("{}({} {})", call, name_of(view.dtype), view.shape);
-}
-
-// Carries a reduction of one element over the ranks: bf16 in f32, the others in their own type.
-template <class T>
-struct Carrier {
-  using Type = T;
-  static T in(T x) { return x; }
-  static T out(T x) { return x; }
-};
-template <>
-struct Carrier<bf16> {
-  using Type = float;
-  static float in(bf16 x) { return to_float(x); }
-  static bf16 out(float x) { return to_bf16(x); }
-};
-
-// Elements [begin, end) of the rank-ordered reduction over `from`, written to every one of `to` at
-// `shift` elements less. Blocks keep the running sums in the cache.
-struct Reduction {
-  ReduceOp op;
-  std::vector<const void*> from;
-  std::vector<void*> to;
-  int64_t begin, end, shift;
-
-  template <class T>
-  void run() const {
-    using C = Carrier<T>;
-    constexpr int64_t kBlock = 1024;
-    typename C::Type sums[kBlock];
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t count = std::min(kBlock, end - at);
-      for (size_t r = 0; r < from.size(); ++r) {
-        const T* x = static_cast<const T*>(from[r]) + at;
-        if (r == 0) {
-          for (int64_t i = 0; i < count; ++i) sums[i] = C::in(x[i]);
-        } else if (op == ReduceOp::kSum) {
-          for (int64_t i = 0; i < count; ++i) sums[i] += C::in(x[i]);
-        } else {
-          for (int64_t i = 0; i < count; ++i) {
-            const auto next = C::in(x[i]);
-            if (next > sums[i] || next != next) sums[i] = next;  // a NaN wins
-          }
-        }
-      }
-      for (void* out : to) {
-        T* y = static_cast<T*>(out) + at - shift;
-        for (int64_t i = 0; i < count; ++i) y[i] = C::out(sums[i]);
-      }
-    }
-  }
-
-  void run(DType dtype) const {
-    switch (dtype) {
-      case DType::kF32:
-        return run<float>();
-      case DType::kBF16:
-        return run<bf16>();
-      case DType::kI32:
-        return run<int32_t>();
-      default:
-        return run<int64_t>();
-    }
-  }
-};
-
-}  // namespace
 
 ThreadGroup::ThreadGroup(int size, ThreadGroupOptions options)
     : state_(std::make_shared<State>(size, std::move(options), std::make_shared<ThreadHub>())) {

@@ -76,15 +76,17 @@ int64_t scratch_of(int64_t key, int64_t value) {
 template <class F>
 WEFT_INLINE void for_key_blocks(const AttentionTask& task, int64_t begin, int64_t count, F f) {
   const int64_t window = task.window == 0 ? tile::kFar : task.window;
-  const int64_t oldest = window > begin ? 0 : begin - window + 1;
+  const int64_t position = task.start + begin, end = position + count;
+  const int64_t oldest = window > position ? 0 : position - window + 1;
   int64_t block = oldest / kKeys;
   if (task.first_blocks != nullptr && task.first_blocks[begin / kQueries] > block) {
     block = task.first_blocks[begin / kQueries];
   }
-  for (int64_t first = block * kKeys; first < begin + count; first += kKeys) {
-    // Row j, column i of the block: key first + j, query begin + i; 0 <= query - key < window.
-    const int64_t shift = first - begin;
-    f(first, smaller(kKeys, begin + count - first),
+  for (int64_t first = block * kKeys; first < end; first += kKeys) {
+    // Row j, column i of the block: key first + j, query at position + i; 0 <= query - key <
+    // window.
+    const int64_t shift = first - position;
+    f(first, smaller(kKeys, end - first),
       tile::Band{shift, window == tile::kFar ? tile::kFar : shift + window - 1});
   }
 }
@@ -106,11 +108,11 @@ WEFT_INLINE void forward_with(const AttentionTask& task, const AttentionOutputs&
   for (int64_t begin = task.begin; begin < end; begin += kQueries) {
     const int64_t count = smaller(kQueries, end - begin);
     place(w, Sizes{count, kKeys, key, value}, scratch);
-    bias.start_queries(begin, count);
+    bias.start_queries(task.start + begin, count);
     programs::attention_begin(e, task.q.row_range(begin, count), task.scale, w);
     for_key_blocks(task, begin, count, [&](int64_t first, int64_t keys, tile::Band band) {
       place(w, Sizes{count, keys, key, value}, scratch);
-      expect(e, task, first + kKeys, begin + count);
+      expect(e, task, first + kKeys, task.start + begin + count);
       bias.start_keys(first, keys);
       programs::attention_block(e, task.k.row_range(first, keys), task.v.row_range(first, keys),
                                 band, bias, w);
@@ -141,12 +143,12 @@ WEFT_INLINE void backward_with(const AttentionTask& task, const AttentionGradien
         g.d_out.row_range(begin, count), g.log_sum_exp.from(begin),
         g.dq.row_range(begin, count),    task.scale};
     place(w, Sizes{count, kKeys, key, value}, scratch);
-    bias.start_queries(begin, count);
+    bias.start_queries(task.start + begin, count);
     programs::attention_backward_begin(e, queries, w);
     programs::bias_backward_begin(e, bias);
     for_key_blocks(task, begin, count, [&](int64_t first, int64_t keys, tile::Band band) {
       place(w, Sizes{count, keys, key, value}, scratch);
-      expect(e, task, first + kKeys, begin + count);
+      expect(e, task, first + kKeys, task.start + begin + count);
       e.soon(g.dk.row_range(first, keys));
       e.soon(g.dv.row_range(first, keys));
       bias.start_keys(first, keys);

@@ -6,12 +6,14 @@
 namespace weft::kernels {
 
 // Queries [begin, begin + count) of one head of one document; views and pointers cover the whole
-// document. `begin` is a multiple of query_block.
+// document, q and what has its rows from the first query, k and what has its rows from the first
+// key. `begin` is a multiple of query_block.
 struct AttentionTask {
   tile::In q, k, v;
   float scale = 1.0f;
   int64_t window = 0;  // 0: no limit
   int64_t begin = 0, count = 0;
+  int64_t start = 0;                  // position of the document's first query among its keys
   const double* forgotten = nullptr;  // running sums of the log forget gates; absent: no bias
   // First block of keys that each block of queries is computed with; absent: the first.
   const int32_t* first_blocks = nullptr;

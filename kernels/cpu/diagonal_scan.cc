@@ -2,14 +2,13 @@
 
 #include "kernels/programs/diagonal_scan.h"
 #include "kernels/programs/diagonal_scan_backward.h"
+#include "kernels/tile/cpu_states.h"
 #include "kernels/tile/cpu_walk.h"
 
 // The CPU walks the chunks of a head one after the other, the state staying near the core.
 namespace weft::kernels {
 namespace WEFT_ISA_NAMESPACE {
 namespace {
-
-constexpr int64_t kChunk = 64;
 
 struct Sizes {
   int64_t chunk_, key_, value_;
@@ -22,10 +21,6 @@ using Chunk = programs::DiagonalChunk<WalkEngine>;
 using ForwardSpace = programs::DiagonalSpace<WalkEngine, Sizes>;
 using OuterSpace = programs::DiagonalOuterSpace<WalkEngine, Sizes>;
 using BackwardSpace = programs::DiagonalBackwardSpace<WalkEngine, Sizes>;
-
-int64_t chunk_length(int64_t begin, int64_t tokens) {
-  return tokens - begin < kChunk ? tokens - begin : kChunk;
-}
 
 Chunk chunk_of(const DiagonalTask& task, int64_t begin, int64_t count) {
   return {task.q.row_range(begin, count),
@@ -62,17 +57,6 @@ void load_bonus(WalkEngine& e, const DiagonalTask& task, Vec& u) {
   }
 }
 
-// to = state^T, or zero.
-void turn_state(const tile::In& state, const tile::Out& to) {
-  const auto* data = static_cast<const float*>(state.data);
-  for (int64_t i = 0; i < to.rows; ++i) {
-    auto* row = static_cast<float*>(to.data) + i * to.stride;
-    for (int64_t j = 0; j < to.columns; ++j) {
-      row[j] = state.empty() ? 0.0f : data[j * state.stride + i];
-    }
-  }
-}
-
 void forward(const DiagonalTask& task, const DiagonalOutputs& outputs, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   WalkEngine e;
@@ -97,25 +81,11 @@ void forward(const DiagonalTask& task, const DiagonalOutputs& outputs, float* sc
   }
 }
 
-// States M^T before every chunk and after the last one: f32 [value, key], laid out as operands.
-struct States {
-  float* first;
-  int64_t key, value;
-  static int64_t size(int64_t key, int64_t value) { return round_up(value, 4) * padded_width(key); }
-  tile::Out at(int64_t chunk) const {
-    return {first + chunk * size(key, value), padded_width(key), value, key, DType::kF32};
-  }
-};
-
 int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
   const int64_t chunks = (tokens + kChunk - 1) / kChunk;
   const int64_t work = scratch_of<BackwardSpace>(key, value);
   const int64_t states = scratch_of<OuterSpace>(key, value);
   return (chunks + 1) * States::size(key, value) + (work > states ? work : states);
-}
-
-tile::In readable(const tile::Out& view) {
-  return {view.data, view.stride, view.rows, view.columns, view.dtype};
 }
 
 void rebuild_states(const DiagonalTask& task, const States& states, float* scratch) {

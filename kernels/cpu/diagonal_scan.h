@@ -12,6 +12,7 @@ struct DiagonalTask {
   tile::InVector bonus;  // [key], or empty
   float scale = 1.0f;
   tile::In initial_state;
+  tile::In value_log_decay = {};  // f32 [tokens, value], or empty; then log_decay may be empty
 };
 struct DiagonalOutputs {
   tile::Out out;
@@ -22,6 +23,7 @@ struct DiagonalGradients {
   tile::Out dq, dk, dv, d_log_decay;
   tile::OutVector d_bonus;  // [key], overwritten
   tile::Out d_initial_state;
+  tile::Out d_value_log_decay = {};
 };
 
 // Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.

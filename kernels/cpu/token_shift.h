@@ -11,14 +11,20 @@ struct TokenShiftArgs {
   const float* logits;
   float* d_logits;
   int64_t logits_stride, d_logits_stride;
-  const uint8_t* begins;  // of every token and of the end: 1 where a document begins
+  // Of every token: the number of the document that begins (ends) with it, or -1.
+  const int32_t* begins;
+  const int32_t* ends;
   int64_t heads, width;
+  ConstRows entering, d_leaving;  // a row per document, or absent
+  Rows d_entering;
 };
 
 // Rows [begin, end).
 struct TokenShiftTable {
   void (*forward)(const TokenShiftArgs&, int64_t begin, int64_t end);
   void (*backward)(const TokenShiftArgs&, int64_t begin, int64_t end);
+  // d_entering of a document whose first token is `first`; -1: it has none.
+  void (*history_backward)(const TokenShiftArgs&, int64_t document, int64_t first);
 };
 const TokenShiftTable& token_shift_table(IsaTag<Isa::kPlain>);
 const TokenShiftTable& token_shift_table(IsaTag<Isa::kAvx2>);

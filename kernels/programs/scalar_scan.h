@@ -18,10 +18,11 @@ struct ScanChunk {
   float scale = 1.0f;
 };
 
-// S: chunk(), key(), value(), run-time or constexpr. What outlives a chunk comes first, because the
-// last chunk of a document may be placed with a smaller S.
+// What the outputs of a chunk need. S: chunk(), key(), value(), run-time or constexpr. What
+// outlives a chunk comes first, because the last chunk of a document may be placed with a smaller
+// S.
 template <class Engine, class S>
-struct ScanSpace {
+struct ScanOutputSpace {
   template <auto rows, auto columns, unsigned uses>
   using Op = typename Engine::template Operand<S, rows, columns, uses>;
   template <auto size>
@@ -30,14 +31,25 @@ struct ScanSpace {
   Op<&S::key, &S::value, tile::kB> m;
   Op<&S::chunk, &S::key, tile::kA> q;
   Op<&S::chunk, &S::key, tile::kBt> k;
-  Op<&S::chunk, &S::key, tile::kAt> k_to_end;  // diag(e^{b_C - b}) K
   Op<&S::chunk, &S::value, tile::kB> v;
   Op<&S::chunk, &S::chunk, tile::kA> p;
   Vec<&S::chunk> b, from_start, to_end;  // b, e^b, e^{b_C - b}
 
   template <class F>
   void parts(F f) {
-    f(m), f(q), f(k), f(k_to_end), f(v), f(p), f(b), f(from_start), f(to_end);
+    f(m), f(q), f(k), f(v), f(p), f(b), f(from_start), f(to_end);
+  }
+};
+
+// For a walk that carries the state along.
+template <class Engine, class S>
+struct ScanSpace : ScanOutputSpace<Engine, S> {
+  using Base = ScanOutputSpace<Engine, S>;
+  typename Base::template Op<&S::chunk, &S::key, tile::kAt> k_to_end;  // diag(e^{b_C - b}) K
+
+  template <class F>
+  void parts(F f) {
+    Base::parts(f), f(k_to_end);
   }
 };
 
@@ -52,16 +64,21 @@ WEFT_TILE float scan_decays(Engine& e, const typename Engine::InVector& log_deca
   return last;
 }
 
-// Outputs of a chunk and the state after it, from the state w.m before it.
+// q, k, v and the decays; returns b_C.
 template <class Engine, class Space>
-WEFT_TILE void scan_forward(Engine& e, const ScanChunk<Engine>& a, const typename Engine::Out& out,
-                            Space& w) {
-  using namespace tile;
-  const float decay = e.exp(scan_decays(e, a.log_decay, w));
+WEFT_TILE float scan_load(Engine& e, const ScanChunk<Engine>& a, Space& w) {
+  const float last = scan_decays(e, a.log_decay, w);
   e.load(w.q, a.q);
   e.load(w.k, a.k);
   e.load(w.v, a.v);
-  e.load(w.k_to_end, a.k, [&](auto i, auto, auto x) { return x * w.to_end[i]; });
+  return last;
+}
+
+// Outputs of a chunk that has been loaded, from the state w.m before it.
+template <class Engine, class Space>
+WEFT_TILE void scan_output(Engine& e, const ScanChunk<Engine>& a, const typename Engine::Out& out,
+                           Space& w) {
+  using namespace tile;
   e.run(kLower, nt(w.q, w.k), map([&](auto i, auto j, auto x) {
           return e.select(e.inside(kLower, i, j), x * e.exp_down(w.b[i] - w.b[j]), 0.0f);
         }),
@@ -70,6 +87,16 @@ WEFT_TILE void scan_forward(Engine& e, const ScanChunk<Engine>& a, const typenam
         map([&](auto i, auto, auto x) { return x * w.from_start[i]; }),
         nn(w.p, w.v, Banded::kA, kLower),  // what is inside it
         store(out, [&](auto, auto, auto x) { return x * a.scale; }));
+}
+
+// Outputs of a chunk and the state after it, from the state w.m before it.
+template <class Engine, class Space>
+WEFT_TILE void scan_forward(Engine& e, const ScanChunk<Engine>& a, const typename Engine::Out& out,
+                            Space& w) {
+  using namespace tile;
+  const float decay = e.exp(scan_load(e, a, w));
+  e.load(w.k_to_end, a.k, [&](auto i, auto, auto x) { return x * w.to_end[i]; });
+  scan_output(e, a, out, w);
   e.run(kFull, take(w.m), map([&](auto, auto, auto x) { return x * decay; }), tn(w.k_to_end, w.v),
         put(w.m));
 }

@@ -87,15 +87,12 @@ struct ScanBackwardSpace {
   }
 };
 
-// Gradients of a chunk, and w.dm, w.product moved from behind the chunk to before it.
+// Gradients of a chunk from w.dm = dM_C^T and behind = <M_C, dM_C>; returns b_C.
 template <class Engine, class Space>
-WEFT_TILE void scan_backward(Engine& e, const ScanChunk<Engine>& a,
-                             const ScanChunkGradients<Engine>& g, Space& w) {
+WEFT_TILE float scan_gradients(Engine& e, const ScanChunk<Engine>& a,
+                               const ScanChunkGradients<Engine>& g, float behind, Space& w) {
   using namespace tile;
-  const float decay = e.exp(scan_decays(e, a.log_decay, w));
-  e.load(w.q, a.q);
-  e.load(w.k, a.k);
-  e.load(w.v, a.v);
+  const float last = scan_load(e, a, w);
   e.borrow(w.m, g.state);
   e.load(w.d_out, g.d_out, [&](auto, auto, auto x) { return x * a.scale; });
   const auto decayed = [&](auto i, auto j, auto x) {
@@ -114,12 +111,19 @@ WEFT_TILE void scan_backward(Engine& e, const ScanChunk<Engine>& a,
         row_sum(w.db_key, [&](auto i, auto j, auto x) { return x * w.k(i, j); }));
   e.run(kFull, nt(w.k, w.dm), scale_to_end, tn(w.p, w.d_out, Banded::kA, kLower), store(g.dv));
 
-  const float behind = e.total(w.product);
   e.fill(w.db, [&](auto i) { return w.db[i] - w.db_key[i]; });
   e.add_to_last(w.db, behind);
   e.reverse_cumsum(w.db);
   e.save(w.db, g.d_log_decay);
+  return last;
+}
 
+// Gradients of a chunk, and w.dm, w.product moved from behind the chunk to before it.
+template <class Engine, class Space>
+WEFT_TILE void scan_backward(Engine& e, const ScanChunk<Engine>& a,
+                             const ScanChunkGradients<Engine>& g, Space& w) {
+  using namespace tile;
+  const float decay = e.exp(scan_gradients(e, a, g, e.total(w.product), w));
   e.load(w.q, a.q, [&](auto i, auto, auto x) { return x * w.from_start[i]; });
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
   e.run(kFull, take(w.dm), map([&](auto, auto, auto x) { return x * decay; }), tn(w.d_out, w.q),

@@ -30,6 +30,7 @@ struct HeadShapes {
   ConstView q, k, v;
   std::span<const int32_t> documents;
   int64_t heads, kv_heads, key, value;
+  int64_t keys = -1;  // rows of k and v; -1: as many as of q
 };
 void check_heads(const char* kernel, const HeadShapes& in);
 // x is f32 or of type `type`, and [rows, width].

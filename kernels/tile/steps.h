@@ -3,11 +3,13 @@
 #include <cstdint>
 
 // The vocabulary of tile programs: what may be said to an engine. Nothing here computes; an engine
-// (tile/cpu.h) gives the words their meaning. See tile/README.md.
+// (tile/cpu.h, tile/cuda.cuh) gives the words their meaning. See tile/README.md.
 #ifdef __CUDACC__
 #define WEFT_TILE __device__ __forceinline__
+#define WEFT_TILE_CONSTANT __device__ constexpr
 #else
 #define WEFT_TILE [[gnu::always_inline]] inline
+#define WEFT_TILE_CONSTANT inline constexpr
 #endif
 
 namespace weft::kernels::tile {
@@ -21,9 +23,9 @@ struct Band {
   int64_t low, high;
 };
 inline constexpr int64_t kFar = int64_t{1} << 40;
-inline constexpr Band kFull{-kFar, kFar};
-inline constexpr Band kLower{-kFar, 0};   // row >= column
-inline constexpr Band kBelow{-kFar, -1};  // row > column
+WEFT_TILE_CONSTANT Band kFull{-kFar, kFar};
+WEFT_TILE_CONSTANT Band kLower{-kFar, 0};   // row >= column
+WEFT_TILE_CONSTANT Band kBelow{-kFar, -1};  // row > column
 
 enum class Form : uint8_t { kNn, kNt, kTn };    // a b,  a b^T,  a^T b
 enum class Banded : uint8_t { kNone, kA, kB };  // which stored operand has zeros outside `band`

@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/attention.h"
 #include "kernels/forget_gate.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/sigmoid_gate.h"
-#include "kernels/token_shift.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
+#include "layers/recurrence/attention.h"
+#include "layers/token_shift.h"
 
 namespace weft {
 namespace {
@@ -58,11 +58,15 @@ class Fox final : public Mixer {
         h_(o.heads),
         compute_(build.compute),
         hidden_(build.hidden),
+        layer_(build.layer),
         widths_{h_.heads * h_.dk, h_.kv_heads * h_.dk, h_.kv_heads * h_.dv,
                 o.output_gate ? h_.heads * h_.dv : 0},
         project_(build, projections(o), build.hidden, {.cut = Linear::Cut::kRows}),
         forget_(build, {{"fgate_proj", h_.heads}}, build.hidden,
-                {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}) {
+                {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}),
+        shift_k_(h_.kv_heads, h_.dk),
+        shift_v_(h_.kv_heads, h_.dv),
+        rows_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}) {
     if (o.kv_shift) {
       shift_ = std::make_unique<Linear>(
           build, std::vector<Linear::Part>{{"k_shift", h_.kv_heads}, {"v_shift", h_.kv_heads}},
@@ -78,8 +82,9 @@ class Fox final : public Mixer {
         Linear::Options{.init = output_init(build), .cut = Linear::Cut::kColumns});
   }
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState*,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
@@ -87,23 +92,27 @@ class Fox final : public Mixer {
     f.forget_logits = forget_.forward(exec, x, DType::kF32, saved);
     if (o_.kv_shift) {
       f.shift_logits = shift_->forward(exec, x, DType::kF32, saved);
-      shift(exec, sequence, f);
+      shift(exec, context, f, saved);
     }
     if (o_.qk_norm) normalize(exec, f);
     if (o_.rope) rotate(exec, sequence, queries(f), keys(f), kernels::Rope::Direction::kForward);
     if (o_.acp && o_.qk_norm) f.bound = score_bound(exec);
     f.log_forget = exec.empty({tokens, h_.heads});
     kernels::forget_gate_forward(exec, f.forget_logits, f.log_forget);
-    f.out = exec.empty({tokens, h_.heads * h_.dv}, compute_);
-    f.log_sum_exp = exec.empty({tokens, h_.heads});
-    kernels::attention_forward(exec, attention(sequence, f), f.out, f.log_sum_exp);
+    PruningReport report{.layer = layer_};
+    f.out = rows_.forward(exec, inputs(f), {pruning(f), o_.acp ? &report.heads : nullptr}, sequence,
+                          context.part("keys"), saved);
+    if (o_.acp && context.step != nullptr && !context.step->repeating) {
+      context.step->pruning.push_back(std::move(report));
+    }
     const Tensor y = finish(exec, f);
     saved.push(std::move(f));
     return out_->forward(exec, y, DType::kF32, saved);
   }
 
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState*,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const Tensor d_y = out_->backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -113,15 +122,15 @@ class Fox final : public Mixer {
                dk = o_.kv_shift ? d_kv.view().columns(0, widths_[kK]) : part(d, kK),
                dv = o_.kv_shift ? d_kv.view().columns(widths_[kK], widths_[kV]) : part(d, kV);
     const Tensor d_forget = exec.empty(f.log_forget.shape());
-    kernels::attention_backward(exec, attention(sequence, f), f.out, f.log_sum_exp, d_out,
-                                {dq, dk, dv, d_forget});
+    rows_.backward(exec, inputs(f), {pruning(f)}, sequence, d_out, context.part("keys"),
+                   {dq, dk, dv, d_forget}, saved);
     if (o_.rope) rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
     if (o_.qk_norm) normalize_backward(exec, f, dq, dk);
 
     Tensor dx;
     if (o_.kv_shift) {
       const Tensor d_logits = exec.empty(f.shift_logits.shape());
-      shift_backward(exec, sequence, f, {dk, dv, part(d, kK), part(d, kV)}, d_logits);
+      shift_backward(exec, context, f, dk, dv, d, d_logits, saved);
       dx = shift_->backward(exec, in_type(exec, d_logits, compute_), DType::kF32, saved);
     }
     kernels::forget_gate_backward(exec, f.forget_logits, d_forget, d_forget);
@@ -137,7 +146,7 @@ class Fox final : public Mixer {
   double flops_per_token(int64_t length) const override {
     const int64_t rows = project_.out() + forget_.out() + (shift_ ? shift_->out() : 0);
     return 2.0 * static_cast<double>(hidden_) * static_cast<double>(rows + h_.heads * h_.dv) +
-           static_cast<double>(h_.heads * length * (h_.dk + h_.dv));
+           rows_.flops_per_token(length);
   }
 
  private:
@@ -149,9 +158,8 @@ class Fox final : public Mixer {
     Tensor shifted;        // [tokens, k | v]; undefined without kv_shift
     Tensor q, k;           // after norm and rotation; undefined without QK-norm
     Tensor q_inv_rms, k_inv_rms, out_inv_rms;
-    Tensor bound;        // [heads]; undefined unless pruning follows from norm weights
-    Tensor out;          // [tokens, heads * dv]
-    Tensor log_sum_exp;  // [tokens, heads]
+    Tensor bound;  // [heads]; undefined unless pruning follows from norm weights
+    Tensor out;    // [tokens, heads * dv]
   };
   enum Part { kQ, kK, kV, kGate };
 
@@ -189,29 +197,26 @@ class Fox final : public Mixer {
   View queries(const Saved& f) const { return o_.qk_norm ? f.q.view() : part(f.projected, kQ); }
   View keys(const Saved& f) const { return o_.qk_norm ? f.k.view() : shifted_keys(f); }
 
-  void shift(Exec& exec, const Sequence& sequence, Saved& f) const {
-    f.shifted = exec.empty({sequence.tokens(), widths_[kK] + widths_[kV]}, compute_);
-    const kernels::TokenShift shift{h_.kv_heads, sequence.documents};
-    kernels::token_shift_forward(exec, shift, part(f.projected, kK),
-                                 f.shift_logits.view().columns(0, h_.kv_heads), shifted_keys(f));
-    kernels::token_shift_forward(exec, shift, part(f.projected, kV),
-                                 f.shift_logits.view().columns(h_.kv_heads, h_.kv_heads),
-                                 values(f));
+  View shift_logits(const Tensor& logits, Part which) const {
+    return logits.view().columns(which == kK ? 0 : h_.kv_heads, h_.kv_heads);
   }
-
-  struct ShiftGradients {
-    ConstView of_shifted_keys, of_shifted_values;
-    View keys, values;
-  };
-  void shift_backward(Exec& exec, const Sequence& sequence, const Saved& f, const ShiftGradients& g,
-                      const Tensor& d_logits) const {
-    const kernels::TokenShift shift{h_.kv_heads, sequence.documents};
-    kernels::token_shift_backward(exec, shift, part(f.projected, kK),
-                                  f.shift_logits.view().columns(0, h_.kv_heads), g.of_shifted_keys,
-                                  g.keys, d_logits.view().columns(0, h_.kv_heads));
-    kernels::token_shift_backward(
-        exec, shift, part(f.projected, kV), f.shift_logits.view().columns(h_.kv_heads, h_.kv_heads),
-        g.of_shifted_values, g.values, d_logits.view().columns(h_.kv_heads, h_.kv_heads));
+  void shift(Exec& exec, const MixerContext& context, Saved& f, SavedStack& saved) const {
+    f.shifted = exec.empty({context.sequence.tokens(), widths_[kK] + widths_[kV]}, compute_);
+    shift_k_.forward(exec,
+                     {part(f.projected, kK), shift_logits(f.shift_logits, kK), shifted_keys(f)},
+                     context.sequence, context.part("k_shift"), saved);
+    shift_v_.forward(exec, {part(f.projected, kV), shift_logits(f.shift_logits, kV), values(f)},
+                     context.sequence, context.part("v_shift"), saved);
+  }
+  // dk, dv: gradients of what was shifted.
+  void shift_backward(Exec& exec, const MixerContext& context, const Saved& f, View dk, View dv,
+                      const Tensor& d, const Tensor& d_logits, SavedStack& saved) const {
+    shift_v_.backward(exec, {part(f.projected, kV), shift_logits(f.shift_logits, kV), {}},
+                      context.sequence, dv, context.part("v_shift"),
+                      {part(d, kV), shift_logits(d_logits, kV)}, saved);
+    shift_k_.backward(exec, {part(f.projected, kK), shift_logits(f.shift_logits, kK), {}},
+                      context.sequence, dk, context.part("k_shift"),
+                      {part(d, kK), shift_logits(d_logits, kK)}, saved);
   }
 
   static kernels::HeadNorm qk_norm(int64_t heads) {
@@ -299,30 +304,26 @@ class Fox final : public Mixer {
     kernels::rope(exec, rope, sequence.positions, k);
   }
 
-  kernels::Attention attention(const Sequence& sequence, const Saved& f) const {
-    return {.q = queries(f),
-            .k = keys(f),
-            .v = values(f),
-            .documents = sequence.documents,
-            .heads = h_.heads,
-            .kv_heads = h_.kv_heads,
-            .key = h_.dk,
-            .value = h_.dv,
-            .scale = 1.0f / std::sqrt(static_cast<float>(h_.dk)),
-            .log_forget = f.log_forget,
-            .pruning = {.on = o_.acp,
-                        .log_epsilon = static_cast<float>(o_.acp_log_epsilon),
-                        .bound = f.bound.defined() ? ConstView(f.bound) : ConstView{}}};
+  AttentionInputs inputs(const Saved& f) const {
+    return {queries(f), keys(f), values(f), f.log_forget};
+  }
+  kernels::Pruning pruning(const Saved& f) const {
+    return {.on = o_.acp,
+            .log_epsilon = static_cast<float>(o_.acp_log_epsilon),
+            .bound = f.bound.defined() ? ConstView(f.bound) : ConstView{}};
   }
 
   FoxOptions o_;
   HeadOptions h_;
   DType compute_;
   int64_t hidden_;
+  int64_t layer_;
   int64_t widths_[4];  // of the parts of the projection
   Linear project_;
   Linear forget_;
   std::unique_ptr<Linear> shift_;  // with kv_shift
+  TokenShift shift_k_, shift_v_;
+  AttentionRows rows_;
   std::unique_ptr<Linear> out_;
   Parameter* q_norm_ = nullptr;    // [heads * dk]
   Parameter* k_norm_ = nullptr;    // [kv_heads * dk]

@@ -70,8 +70,9 @@ class Gla final : public Mixer {
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
@@ -79,7 +80,7 @@ class Gla final : public Mixer {
     f.gate = gate_up_.forward(exec, low, DType::kF32, saved);
     f.log_decay = exec.empty(f.gate.shape());
     kernels::decay_gate_forward(exec, decay_gate(), f.gate, f.log_decay);
-    f.out = recurrence_.forward(exec, inputs(f), sequence, state, saved);
+    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
     f.inv_rms = exec.empty({tokens, h_.heads});
     const Tensor y = exec.empty(f.out.shape(), compute_);
     kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -88,8 +89,9 @@ class Gla final : public Mixer {
     return out_.forward(exec, y, DType::kF32, saved);
   }
 
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState* d_state,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -97,7 +99,7 @@ class Gla final : public Mixer {
     kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate),
                                 norm_.value, f.inv_rms, d_out, part(d, kGate), norm_.grad);
     const Tensor d_decay = exec.empty(f.log_decay.shape());
-    recurrence_.backward(exec, inputs(f), sequence, d_out, d_state,
+    recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                          {part(d, kQ), part(d, kK), part(d, kV), d_decay}, saved);
     const Tensor d_gate = exec.empty(f.gate.shape(), compute_);
     kernels::decay_gate_backward(exec, decay_gate(), f.gate, d_decay, d_gate);
@@ -140,9 +142,10 @@ class Gla final : public Mixer {
     return gate;
   }
   kernels::HeadNorm head_norm() const {
-    return {.heads = h_.heads,
-            .epsilon = kHeadNormEpsilon,
-            .gate = o_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
+    return {
+        .heads = h_.heads,
+        .epsilon = kHeadNormEpsilon,
+        .gate = o_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
   }
 
   GlaOptions o_;
@@ -161,8 +164,9 @@ std::unique_ptr<Mixer> make_gla(const MixerBuild& build) {
   auto o = read_options<GlaOptions>(build.options, "gla");
   o.heads = resolve(build, o.heads);
   if (o.gate_floor > 0) {
-    throw ConfigError("{} = {}: log decays are not above 0; give a negative number, or 0 for no floor",
-                      place_of(build.options, "gate_floor"), o.gate_floor);
+    throw ConfigError(
+        "{} = {}: log decays are not above 0; give a negative number, or 0 for no floor",
+        place_of(build.options, "gate_floor"), o.gate_floor);
   }
   return std::make_unique<Gla>(build, o);
 }

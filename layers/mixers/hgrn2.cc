@@ -1,10 +1,11 @@
 // HGRN2: a forget gate per key channel, and its complement as the key.
 //   a_t = l + (1 - l) sigmoid(f_proj(x_t)),   M_t = diag(a_t) M_{t-1} + (1 - a_t)^T v_t
-//   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t,    y = o_proj( RMSNorm(o) ), the norm over all heads at once
-// The lower bounds l grow with depth in the published model, where one tensor for all layers, learned,
-// gives each layer its own by a cumulative softmax. Here every layer has its own: none (l = 0, as in the
-// first layer of the published model), or a learned vector that starts at `lower_bound`. The tensor that
-// all layers share comes with the pipeline stages, since it must live on all of them.
+//   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t,    y = o_proj( RMSNorm(o) ), the norm over all heads at
+//   once
+// The lower bounds l: with lower_bounds = "shared" those of the published model, which grow with
+// depth: one learned tensor for all layers gives each its own by a cumulative softmax
+// (layers/lower_bounds.h). Else every layer has its own: none, or a learned vector that starts at
+// `lower_bound`.
 #include <cmath>
 
 #include "kernels/activation.h"
@@ -12,6 +13,7 @@
 #include "kernels/norm.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
+#include "layers/lower_bounds.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/diagonal.h"
 
@@ -21,6 +23,7 @@ namespace {
 struct Hgrn2Options {
   HeadOptions heads;
   double lower_bound = 0.0;
+  std::string lower_bounds = "own";
 };
 
 void fields(FieldVisitor& f, Hgrn2Options& c) {
@@ -28,6 +31,31 @@ void fields(FieldVisitor& f, Hgrn2Options& c) {
   f("lower_bound", c.lower_bound,
     "where the learned lower bounds of the forget gates start, below 1; 0: none, not learned",
     at_least(0));
+  f.choice("lower_bounds", c.lower_bounds, {"own", "shared"},
+           "own: as lower_bound says, layer by layer; shared: of one learned tensor for the whole "
+           "model, growing with depth");
+}
+
+// The tensor of the whole model: the first layer that reads it declares it. Every pipeline stage
+// has it, and adds its layers' part of the gradient.
+Parameter& shared_bounds(const MixerBuild& build, const HeadOptions& h) {
+  const std::string name = "hgrn2.lower_bounds";
+  const Shape shape{build.layers, h.kv_heads * h.dk};
+  if (Parameter* found = build.store.find(name)) {
+    if (found->spec.global == shape) return *found;
+    throw ConfigError(
+        "{} = \"shared\": another layer's forget gates have {} channels, these {}; give all such "
+        "layers "
+        "the same heads and dk",
+        place_of(build.options, "lower_bounds"), found->spec.global[1], shape[1]);
+  }
+  return build.store.declare({.name = name,
+                              .global = shape,
+                              .splits = {Split{.dim = 1, .axis = Axis::kTensor, .unit = h.dk}},
+                              .partial_over = {Axis::kPipe},
+                              .init = Init::zeros(),
+                              .weight_decay = false,
+                              .f32 = true});
 }
 
 class Hgrn2 final : public Mixer {
@@ -36,6 +64,7 @@ class Hgrn2 final : public Mixer {
       : h_(o.heads),
         compute_(build.compute),
         hidden_(build.hidden),
+        layer_(build.layer),
         epsilon_(build.norm_epsilon),
         project_(build,
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
@@ -46,13 +75,16 @@ class Hgrn2 final : public Mixer {
         norm_(declare_vector(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1.0)),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
-    if (o.lower_bound > 0) {
+    if (o.lower_bounds == "shared") {
+      if (build.layers > 1) shared_ = &shared_bounds(build, h_);
+    } else if (o.lower_bound > 0) {
       lower_ = &declare_vector(build, "lower_bound", h_.kv_heads * h_.dk, h_.dk, o.lower_bound);
     }
   }
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
@@ -60,8 +92,9 @@ class Hgrn2 final : public Mixer {
     f.k = exec.empty({tokens, h_.kv_heads * h_.dk}, compute_);
     f.log_decay = exec.empty(f.k.shape());
     kernels::activation_forward(exec, kernels::Activation::kSilu, part(f.projected, kQ), f.q);
-    kernels::tied_gates_forward(exec, part(f.projected, kForget), lower(), f.log_decay, f.k);
-    f.out = recurrence_.forward(exec, inputs(f), sequence, state, saved);
+    f.lower = lower(exec);
+    kernels::tied_gates_forward(exec, part(f.projected, kForget), given(f.lower), f.log_decay, f.k);
+    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
     f.inv_rms = exec.empty({tokens});
     const Tensor y = exec.empty(f.out.shape(), compute_);
     kernels::rms_norm_forward(exec, f.out, norm_.value, epsilon_, y, f.inv_rms);
@@ -69,8 +102,9 @@ class Hgrn2 final : public Mixer {
     return out_.forward(exec, y, DType::kF32, saved);
   }
 
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState* d_state,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -78,15 +112,21 @@ class Hgrn2 final : public Mixer {
     kernels::rms_norm_backward(exec, d_y, f.out, norm_.value, f.inv_rms, {}, d_out, norm_.grad);
     const Tensor d_decay = exec.empty(f.log_decay.shape()), dk = exec.empty(f.k.shape());
     const View dq = part(d, kQ);
-    recurrence_.backward(exec, inputs(f), sequence, d_out, d_state,
+    recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                          {dq, dk, part(d, kInput), d_decay}, saved);
     kernels::activation_backward(exec, kernels::Activation::kSilu, part(f.projected, kQ), dq, dq);
+    Tensor d_lower;
+    if (lower_ != nullptr) d_lower = lower_->grad;
+    if (shared_ != nullptr && layer_ > 0) d_lower = exec.zeros(f.lower.shape());
     kernels::tied_gates_backward(exec, {.f = part(f.projected, kForget),
-                                        .lower = lower(),
+                                        .lower = given(f.lower),
                                         .dg = d_decay,
                                         .dk = dk,
                                         .df = part(d, kForget),
-                                        .d_lower = lower_ == nullptr ? View{} : lower_->grad.view()});
+                                        .d_lower = wanted(d_lower)});
+    if (shared_ != nullptr && layer_ > 0) {
+      lower_bound_backward(exec, layer_, shared_->value, d_lower, shared_->grad);
+    }
     return project_.backward(exec, d, DType::kF32, saved);
   }
 
@@ -102,6 +142,7 @@ class Hgrn2 final : public Mixer {
     Tensor q;          // silu
     Tensor k;          // 1 - a
     Tensor log_decay;  // log a, f32
+    Tensor lower;      // [kv_heads * dk], or undefined: 0
     Tensor out;        // [tokens, heads * dv]
     Tensor inv_rms;    // [tokens]
   };
@@ -123,19 +164,26 @@ class Hgrn2 final : public Mixer {
     if (which == kQ) return projected.view().columns(0, q);
     return which == kForget ? projected.view().columns(q, k) : projected.view().columns(q + k, v);
   }
-  ConstView lower() const { return lower_ == nullptr ? ConstView{} : ConstView(lower_->value); }
+  Tensor lower(Exec& exec) const {
+    if (lower_ != nullptr) return lower_->value;
+    if (shared_ == nullptr || layer_ == 0) return {};
+    const Tensor bound = exec.empty({shared_->shape[1]});
+    lower_bound_forward(exec, layer_, shared_->value, bound);
+    return bound;
+  }
   DiagonalRecurrence::Inputs inputs(const Saved& f) const {
     return {f.q, f.k, part(f.projected, kInput), f.log_decay};
   }
 
   HeadOptions h_;
   DType compute_;
-  int64_t hidden_;
+  int64_t hidden_, layer_;
   float epsilon_;
   Linear project_;
   DiagonalRecurrence recurrence_;
-  Parameter& norm_;             // [heads * dv]
-  Parameter* lower_ = nullptr;  // [kv_heads * dk], or no lower bound
+  Parameter& norm_;              // [heads * dv]
+  Parameter* lower_ = nullptr;   // [kv_heads * dk]
+  Parameter* shared_ = nullptr;  // [layers, kv_heads * dk]; neither: no lower bound
   Linear out_;
 };
 
@@ -145,8 +193,9 @@ std::unique_ptr<Mixer> make_hgrn2(const MixerBuild& build) {
   auto o = read_options<Hgrn2Options>(build.options, "hgrn2");
   o.heads = resolve(build, o.heads);
   if (o.lower_bound >= 1) {
-    throw ConfigError("{} = {}: a forget gate that never forgets; the bound must be below 1, 0.9 works",
-                      place_of(build.options, "lower_bound"), o.lower_bound);
+    throw ConfigError(
+        "{} = {}: a forget gate that never forgets; the bound must be below 1, 0.9 works",
+        place_of(build.options, "lower_bound"), o.lower_bound);
   }
   return std::make_unique<Hgrn2>(build, o);
 }

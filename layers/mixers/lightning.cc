@@ -1,9 +1,7 @@
 // Lightning attention.   M_t = e^{-s_h f} M_{t-1} + silu(k_t)^T v_t,   o_t = silu(q_t) M_t
 // with ALiBi's slopes s_h and a factor f of the layer.
-#include <bit>
-#include <cmath>
-
 #include "layers/mixers/shell.h"
+#include "layers/recurrence/fixed_decays.h"
 
 namespace weft {
 namespace {
@@ -22,17 +20,6 @@ void fields(FieldVisitor& f, LightningOptions& c) {
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
-double slope_of_power(int64_t head, int64_t heads) {
-  return std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(heads));
-}
-
-// For a number of heads that is no power of two: the slopes of the next smaller power, then every other
-// slope of twice that power.
-double slope(int64_t head, int64_t heads) {
-  const auto floor = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
-  return head < floor ? slope_of_power(head, floor) : slope_of_power(2 * (head - floor), 2 * floor);
-}
-
 }  // namespace
 
 std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
@@ -44,9 +31,7 @@ std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
   if (o.layer_decay && build.layers > 1) {
     factor *= 1.0 - static_cast<double>(build.layer) / static_cast<double>(build.layers - 1) + 1e-5;
   }
-  for (int64_t h = 0; h < rule.heads.heads; ++h) {
-    rule.log_decay.push_back(static_cast<float>(-slope(h, rule.heads.heads) * factor));
-  }
+  rule.log_decay = alibi_log_decays(rule.heads.heads, factor);
   return std::make_unique<ScalarShell>(build, std::move(rule));
 }
 

@@ -1,21 +1,10 @@
 #include "layers/mixers/mixer.h"
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "layers/mixers/divisor.h"
 
 namespace weft {
-namespace {
-
-// The divisor of `n` nearest to `wish`, the smaller one of two.
-int64_t nearest_divisor(int64_t n, int64_t wish) {
-  int64_t best = 1;
-  for (int64_t d = 1; d <= n; ++d) {
-    if (n % d == 0 && std::abs(d - wish) < std::abs(best - wish)) best = d;
-  }
-  return best;
-}
-
-}  // namespace
 
 void fields(FieldVisitor& f, HeadOptions& c) {
   constexpr double kMost = 1 << 20;  // products of two of these stay far from overflow

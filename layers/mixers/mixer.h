@@ -5,15 +5,25 @@
 #include "core/config.h"
 #include "core/saved.h"
 #include "layers/build.h"
+#include "layers/feed_forward.h"
 #include "layers/sequence.h"
+#include "layers/state.h"
 
 namespace weft {
 
-// What the tokens before a span leave for it, one entry per document: f32 tensors [documents, heads, ...]
-// whose number and shapes are the mixer's own. No tensors: the state at the start of a document.
-struct MixerState {
-  std::vector<Tensor> tensors;
+// What a mixer sees beside its input.
+struct MixerContext {
+  const Sequence& sequence;
+  // Forward: enters as before the tokens, leaves as after them. Backward: enters as the gradient of
+  // the leaving state, leaves as that of the entering one. Null: documents start here and nobody
+  // asks.
+  MixerState* state = nullptr;
+  StepContext* step = nullptr;  // null outside training
+
+  State* part(std::string_view name) const { return part_of(state, name); }
 };
+// The part of a mixer's state that its recurrence carries, and that golden files hold.
+inline constexpr std::string_view kRecurrence = "recurrence";
 
 // The first half of a block: lets tokens see the tokens before them in their document.
 //   x: [tokens, hidden] compute type  ->  [tokens, hidden] f32
@@ -21,13 +31,11 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
 
-  // `state`, where given, enters as before the tokens and leaves as after them.
-  virtual Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  virtual Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                          SavedStack& saved) const = 0;
-  // dy f32 -> dx f32; adds into the weights' gradients. `d_state`, where given, enters as the gradient of
-  // the leaving state and leaves as that of the entering one.
-  virtual Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence,
-                          MixerState* d_state, SavedStack& saved) const = 0;
+  // dy f32 -> dx f32; adds into the weights' gradients.
+  virtual Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
+                          SavedStack& saved) const = 0;
 
   // Forward, multiply and add counted apart, for documents of `length` tokens.
   virtual double flops_per_token(int64_t length) const = 0;

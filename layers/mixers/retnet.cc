@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "layers/mixers/shell.h"
+#include "layers/recurrence/fixed_decays.h"
 
 namespace weft {
 namespace {
@@ -29,9 +30,7 @@ std::unique_ptr<Mixer> make_retnet(const MixerBuild& build) {
                   .output_gate = o.output_gate};
   if (o.rope) check_rotary(build, rule.heads.dk, rule.heads.dk);
   rule.scale = 1.0f / std::sqrt(static_cast<float>(rule.heads.dk));
-  for (int64_t h = 0; h < rule.heads.heads; ++h) {
-    rule.log_decay.push_back(static_cast<float>(std::log1p(-std::exp2(-5.0 - static_cast<double>(h)))));
-  }
+  rule.log_decay = retnet_log_decays(rule.heads.heads);
   return std::make_unique<ScalarShell>(build, std::move(rule));
 }
 

@@ -43,21 +43,24 @@ View ScalarShell::part(const Tensor& projected, Part which) const {
 }
 
 ScalarRecurrence::Inputs ScalarShell::inputs(const Saved& f) const {
-  ScalarRecurrence::Inputs in{part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), {}};
+  ScalarRecurrence::Inputs in{
+      part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), {}};
   if (f.qk.defined()) {
     in.q = f.qk.view().columns(0, widths_[kQ]);
     in.k = f.qk.view().columns(widths_[kQ], widths_[kK]);
   }
   if (!rule_.log_decay.empty()) {
-    in.log_decay = {rule_.log_decay.data(), {rule_.heads.heads}, rule_.heads.heads, DType::kF32, {}};
+    in.log_decay = {
+        rule_.log_decay.data(), {rule_.heads.heads}, rule_.heads.heads, DType::kF32, {}};
   }
   return in;
 }
 
 kernels::HeadNorm ScalarShell::head_norm() const {
-  return {.heads = rule_.heads.heads,
-          .epsilon = kHeadNormEpsilon,
-          .gate = rule_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
+  return {
+      .heads = rule_.heads.heads,
+      .epsilon = kHeadNormEpsilon,
+      .gate = rule_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
 }
 
 void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
@@ -72,8 +75,9 @@ void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& pro
   kernels::rope(exec, rope, sequence.positions, part(projected, kK));
 }
 
-Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& context,
                             SavedStack& saved) const {
+  const Sequence& sequence = context.sequence;
   const int64_t tokens = sequence.tokens();
   Saved f;
   f.projected = project_.forward(exec, x, compute_, saved);
@@ -81,9 +85,10 @@ Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const Sequence& sequenc
   if (rule_.feature_map != kernels::Activation::kIdentity) {
     const int64_t width = widths_[kQ] + widths_[kK];
     f.qk = exec.empty({tokens, width}, compute_);
-    kernels::activation_forward(exec, rule_.feature_map, f.projected.view().columns(0, width), f.qk);
+    kernels::activation_forward(exec, rule_.feature_map, f.projected.view().columns(0, width),
+                                f.qk);
   }
-  f.out = recurrence_.forward(exec, inputs(f), sequence, state, saved);
+  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
   f.inv_rms = exec.empty({tokens, rule_.heads.heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -92,21 +97,22 @@ Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const Sequence& sequenc
   return out_.forward(exec, y, DType::kF32, saved);
 }
 
-Tensor ScalarShell::backward(Exec& exec, const Tensor& dy, const Sequence& sequence,
-                             MixerState* d_state, SavedStack& saved) const {
+Tensor ScalarShell::backward(Exec& exec, const Tensor& dy, const MixerContext& context,
+                             SavedStack& saved) const {
+  const Sequence& sequence = context.sequence;
   const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
   const Saved f = saved.pop<Saved>();
   const Tensor d = exec.empty(f.projected.shape(), compute_);
   const Tensor d_out = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate), norm_.value,
                               f.inv_rms, d_out, part(d, kGate), norm_.grad);
-  recurrence_.backward(exec, inputs(f), sequence, d_out, d_state,
+  recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                        {part(d, kQ), part(d, kK), part(d, kV), {}}, saved);
   if (rule_.feature_map != kernels::Activation::kIdentity) {
     const int64_t width = widths_[kQ] + widths_[kK];
     const View d_qk = d.view().columns(0, width);
-    kernels::activation_backward(exec, rule_.feature_map, f.projected.view().columns(0, width), d_qk,
-                                 d_qk);
+    kernels::activation_backward(exec, rule_.feature_map, f.projected.view().columns(0, width),
+                                 d_qk, d_qk);
   }
   if (rule_.rope) rotate(exec, sequence, d, kernels::Rope::Direction::kBackward);
   return project_.backward(exec, d, DType::kF32, saved);

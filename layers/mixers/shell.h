@@ -31,9 +31,9 @@ class ScalarShell final : public Mixer {
  public:
   ScalarShell(const MixerBuild& build, ScalarRule rule);
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override;
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState* d_state,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override;
   double flops_per_token(int64_t length) const override;
 

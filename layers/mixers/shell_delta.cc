@@ -30,9 +30,9 @@ std::vector<Linear::Part> gates_of(const DeltaRule& r) {
 
 std::vector<ShortConv> convs_of(const Build& build, const DeltaRule& r) {
   if (!r.short_conv) return {};
-  return {ShortConv(build, "q_conv1d", r.heads * r.dk, r.dk),
-          ShortConv(build, "k_conv1d", r.heads * r.dk, r.dk),
-          ShortConv(build, "v_conv1d", r.value_heads * r.dv, r.value_heads / r.heads * r.dv)};
+  return {ShortConv(build, "q_conv1d", {r.heads * r.dk, r.dk}),
+          ShortConv(build, "k_conv1d", {r.heads * r.dk, r.dk}),
+          ShortConv(build, "v_conv1d", {r.value_heads * r.dv, r.value_heads / r.heads * r.dv})};
 }
 
 // One number per head that shapes the decay.
@@ -53,9 +53,7 @@ DeltaShell::DeltaShell(const MixerBuild& build, const DeltaRule& rule)
     : rule_(rule),
       compute_(build.compute),
       hidden_(build.hidden),
-      widths_{rule.heads * rule.dk,
-              rule.heads * rule.dk,
-              rule.value_heads * rule.dv,
+      widths_{rule.heads * rule.dk, rule.heads * rule.dk, rule.value_heads * rule.dv,
               rule.output_gate ? rule.value_heads * rule.dv : 0},
       project_(build, parts_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
       project_gates_(build, gates_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
@@ -86,16 +84,19 @@ DeltaRecurrence::Inputs DeltaShell::inputs(const Saved& f) const {
 }
 
 kernels::HeadNorm DeltaShell::head_norm() const {
-  return {.heads = rule_.value_heads,
-          .epsilon = kHeadNormEpsilon,
-          .gate = rule_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
+  return {
+      .heads = rule_.value_heads,
+      .epsilon = kHeadNormEpsilon,
+      .gate = rule_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
 }
 
 kernels::HeadDecay DeltaShell::decay_gate(const Saved& f) const {
   return {gate(f.gates, kDecay), a_log_->value, dt_bias_->value};
 }
 
-void DeltaShell::mix_channels(Exec& exec, const Sequence& sequence, Saved& f) const {
+void DeltaShell::mix_channels(Exec& exec, const MixerContext& context, Saved& f,
+                              SavedStack& saved) const {
+  const Sequence& sequence = context.sequence;
   const int64_t tokens = sequence.tokens(), width = qk_width() + widths_[kV];
   f.qkv = exec.empty({tokens, width}, compute_);
   if (convs_.empty()) {
@@ -104,15 +105,17 @@ void DeltaShell::mix_channels(Exec& exec, const Sequence& sequence, Saved& f) co
   }
   for (size_t i = 0; i < convs_.size(); ++i) {
     const Part which = static_cast<Part>(i);
-    convs_[i].forward(exec, sequence, part(f.projected, which), part(f.qkv, which));
+    convs_[i].forward(exec, part(f.projected, which), part(f.qkv, which), sequence, context.state,
+                      saved);
   }
   f.inv_norm = exec.empty({tokens, 2 * rule_.heads});
   const View qk = f.qkv.view().columns(0, qk_width());
   kernels::l2_norm_forward(exec, l2_norm(), qk, qk, f.inv_norm);
 }
 
-void DeltaShell::mix_channels_backward(Exec& exec, const Sequence& sequence, const Saved& f,
-                                       const Tensor& d_qkv, const Tensor& d) const {
+void DeltaShell::mix_channels_backward(Exec& exec, const MixerContext& context, const Saved& f,
+                                       const Tensor& d_qkv, const Tensor& d,
+                                       SavedStack& saved) const {
   const int64_t width = qk_width() + widths_[kV];
   const View d_qk = d_qkv.view().columns(0, qk_width());
   kernels::l2_norm_backward(exec, l2_norm(), d_qk, f.qkv.view().columns(0, qk_width()), f.inv_norm,
@@ -122,9 +125,10 @@ void DeltaShell::mix_channels_backward(Exec& exec, const Sequence& sequence, con
                                  f.projected.view().columns(0, width), d_qkv,
                                  d.view().columns(0, width));
   }
-  for (size_t i = 0; i < convs_.size(); ++i) {
+  for (size_t i = convs_.size(); i-- > 0;) {
     const Part which = static_cast<Part>(i);
-    convs_[i].backward(exec, sequence, part(f.projected, which), part(d_qkv, which), part(d, which));
+    convs_[i].backward(exec, part(f.projected, which), part(d_qkv, which), part(d, which),
+                       context.sequence, context.state, saved);
   }
 }
 
@@ -147,17 +151,15 @@ void DeltaShell::open_gates_backward(Exec& exec, const Saved& f, const Tensor& d
                                dt_bias_->grad);
 }
 
-Tensor DeltaShell::forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+Tensor DeltaShell::forward(Exec& exec, const Tensor& x, const MixerContext& context,
                            SavedStack& saved) const {
-  WEFT_CHECK(state == nullptr || state->tensors.empty() || convs_.empty(),
-             "a state entered {} tokens without the inputs before them that the short convolution reads",
-             sequence.tokens());
+  const Sequence& sequence = context.sequence;
   Saved f;
   f.projected = project_.forward(exec, x, compute_, saved);
   f.gates = project_gates_.forward(exec, x, DType::kF32, saved);
-  mix_channels(exec, sequence, f);
+  mix_channels(exec, context, f, saved);
   open_gates(exec, f);
-  f.out = recurrence_.forward(exec, inputs(f), sequence, state, saved);
+  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
   f.inv_rms = exec.empty({sequence.tokens(), rule_.value_heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -166,8 +168,9 @@ Tensor DeltaShell::forward(Exec& exec, const Tensor& x, const Sequence& sequence
   return out_.forward(exec, y, DType::kF32, saved);
 }
 
-Tensor DeltaShell::backward(Exec& exec, const Tensor& dy, const Sequence& sequence,
-                            MixerState* d_state, SavedStack& saved) const {
+Tensor DeltaShell::backward(Exec& exec, const Tensor& dy, const MixerContext& context,
+                            SavedStack& saved) const {
+  const Sequence& sequence = context.sequence;
   const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
   const Saved f = saved.pop<Saved>();
   const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -177,14 +180,16 @@ Tensor DeltaShell::backward(Exec& exec, const Tensor& dy, const Sequence& sequen
                               f.inv_rms, d_out, part(d, kGate), norm_.grad);
   const Tensor d_qkv = exec.empty(f.qkv.shape(), compute_), d_beta = exec.empty(f.beta.shape());
   Tensor d_log_decay;
-  DeltaRecurrence::Gradients gradients{part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), d_beta, {}};
+  DeltaRecurrence::Gradients gradients{
+      part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), d_beta, {}};
   if (rule_.decay) {
     d_log_decay = exec.empty(f.beta.shape());
     gradients.log_decay = d_log_decay;
   }
-  recurrence_.backward(exec, inputs(f), sequence, d_out, d_state, gradients, saved);
+  recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence), gradients,
+                       saved);
   open_gates_backward(exec, f, d_beta, d_log_decay, d_gates);
-  mix_channels_backward(exec, sequence, f, d_qkv, d);
+  mix_channels_backward(exec, context, f, d_qkv, d, saved);
   const Tensor dx_gates = project_gates_.backward(exec, d_gates, DType::kF32, saved);
   const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
   kernels::add(exec, dx, dx_gates, dx);
@@ -194,7 +199,8 @@ Tensor DeltaShell::backward(Exec& exec, const Tensor& dy, const Sequence& sequen
 double DeltaShell::flops_per_token(int64_t) const {
   const double conv = 2.0 * ShortConv::kTaps * static_cast<double>(qk_width() + widths_[kV]);
   return 2.0 * static_cast<double>(hidden_) *
-             static_cast<double>(project_.out() + project_gates_.out() + rule_.value_heads * rule_.dv) +
+             static_cast<double>(project_.out() + project_gates_.out() +
+                                 rule_.value_heads * rule_.dv) +
          (convs_.empty() ? 0.0 : conv) + recurrence_.flops_per_token();
 }
 

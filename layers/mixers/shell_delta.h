@@ -27,17 +27,16 @@ struct DeltaRule {
 //   q, k, v = silu(short convolution(projections of x));   q, k to unit length per head
 //   beta = factor * sigmoid(b_proj x),   g = -e^{A_log} softplus(a_proj x + dt_bias)   (with decay)
 //   y = o_proj( RMSNorm_head(recurrence(q, k, v, beta, g)) * silu(g_proj x) )
-// Gates are f32 from their projection on: decays are exponents, and their gradients sums over all tokens
-// in which much cancels.
-// The state is that of the recurrence; a state that enters a span of tokens would have to bring the last
-// inputs of the convolution along, which is refused.
+// Gates are f32 from their projection on: decays are exponents, and their gradients sums over all
+// tokens in which much cancels. The state is that of the recurrence; a state that enters a span of
+// tokens would have to bring the last inputs of the convolution along, which is refused.
 class DeltaShell final : public Mixer {
  public:
   DeltaShell(const MixerBuild& build, const DeltaRule& rule);
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override;
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState* d_state,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override;
   double flops_per_token(int64_t length) const override;
 
@@ -63,9 +62,9 @@ class DeltaShell final : public Mixer {
   kernels::L2Norm l2_norm() const { return {.heads = 2 * rule_.heads}; }
   kernels::HeadDecay decay_gate(const Saved& frame) const;
 
-  void mix_channels(Exec& exec, const Sequence& sequence, Saved& frame) const;
-  void mix_channels_backward(Exec& exec, const Sequence& sequence, const Saved& frame,
-                             const Tensor& d_qkv, const Tensor& d) const;
+  void mix_channels(Exec& exec, const MixerContext& context, Saved& frame, SavedStack& saved) const;
+  void mix_channels_backward(Exec& exec, const MixerContext& context, const Saved& frame,
+                             const Tensor& d_qkv, const Tensor& d, SavedStack& saved) const;
   void open_gates(Exec& exec, Saved& frame) const;
   void open_gates_backward(Exec& exec, const Saved& frame, const Tensor& d_beta,
                            const Tensor& d_log_decay, const Tensor& d) const;

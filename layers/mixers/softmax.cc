@@ -1,14 +1,14 @@
-// Softmax attention.   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j) v_j   over j <= i in the same document and,
-// with a window w, i - j < w. Query head h reads kv head h / (heads / kv_heads).
+// Softmax attention.   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j) v_j   over j <= i in the same
+// document and, with a window w, i - j < w. Query head h reads kv head h / (heads / kv_heads).
 // projection (+ bias) -> QK-norm -> rotation -> attention -> o_proj
 #include <cmath>
 
-#include "kernels/attention.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
+#include "layers/recurrence/attention.h"
 
 namespace weft {
 namespace {
@@ -27,7 +27,8 @@ void fields(FieldVisitor& f, SoftmaxOptions& c) {
   fields(f, c.heads);
   f("rope", c.rope, "rotate q and k by position");
   f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
-  f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all", between(0, 1 << 20));
+  f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all",
+    between(0, 1 << 20));
   f("qk_norm", c.qk_norm, "RMSNorm of q and k per head, before the rotation");
   f("window", c.window, "keys a token sees, itself included; 0: all", at_least(0));
   f("bias", c.bias, "biases on the q, k and v projections");
@@ -42,12 +43,14 @@ class Softmax final : public Mixer {
         h_(o.heads),
         compute_(build.compute),
         hidden_(build.hidden),
-        project_(build, {{"q_proj", h_.heads * h_.dk, h_.dk},
-                         {"k_proj", h_.kv_heads * h_.dk, h_.dk},
-                         {"v_proj", h_.kv_heads * h_.dv, h_.dv}},
-                 build.hidden,
-                 {.cut = Linear::Cut::kRows,
-                  .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
+        project_(
+            build,
+            {{"q_proj", h_.heads * h_.dk, h_.dk},
+             {"k_proj", h_.kv_heads * h_.dk, h_.dk},
+             {"v_proj", h_.kv_heads * h_.dv, h_.dv}},
+            build.hidden,
+            {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
+        rows_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk)), o.window}),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
     if (!o.qk_norm) return;
@@ -55,32 +58,26 @@ class Softmax final : public Mixer {
     k_norm_ = &declare_norm(build, "k_norm.weight");
   }
 
-  Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, MixerState* state,
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
-    WEFT_CHECK(state == nullptr || state->tensors.empty(),
-               "softmax attention does not carry a state from span to span yet ({} tensors)",
-               state->tensors.size());
-    const int64_t tokens = sequence.tokens();
+    const Sequence& sequence = context.sequence;
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
     if (o_.qk_norm) normalize(exec, f);
     if (o_.rope) rotate(exec, sequence, queries(f), keys(f), kernels::Rope::Direction::kForward);
-    f.out = exec.empty({tokens, h_.heads * h_.dv}, compute_);
-    f.log_sum_exp = exec.empty({tokens, h_.heads});
-    kernels::attention_forward(exec, attention(sequence, f), f.out, f.log_sum_exp);
-    const Tensor out = f.out;
+    const Tensor out = rows_.forward(exec, inputs(f), {}, sequence, context.part("keys"), saved);
     saved.push(std::move(f));
     return out_.forward(exec, out, DType::kF32, saved);
   }
 
-  Tensor backward(Exec& exec, const Tensor& dy, const Sequence& sequence, MixerState*,
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                   SavedStack& saved) const override {
+    const Sequence& sequence = context.sequence;
     const Tensor d_out = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     const View dq = columns(d, 0), dk = columns(d, 1), dv = columns(d, 2);
-    kernels::attention_backward(exec, attention(sequence, f), f.out, f.log_sum_exp, d_out,
-                                {dq, dk, dv});
+    rows_.backward(exec, inputs(f), {}, sequence, d_out, context.part("keys"), {dq, dk, dv}, saved);
     if (o_.rope) rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
     if (o_.qk_norm) {
       kernels::head_norm_backward(exec, head_norm(h_.heads), dq, columns(f.projected, 0), {},
@@ -92,19 +89,16 @@ class Softmax final : public Mixer {
   }
 
   double flops_per_token(int64_t length) const override {
-    const auto dk = static_cast<double>(h_.dk), dv = static_cast<double>(h_.dv);
-    const double seen = static_cast<double>(o_.window > 0 ? std::min(2 * o_.window, length) : length);
-    return 2.0 * static_cast<double>(hidden_) * static_cast<double>(project_.out() + h_.heads * h_.dv) +
-           static_cast<double>(h_.heads) * seen * (dk + dv);
+    return 2.0 * static_cast<double>(hidden_) *
+               static_cast<double>(project_.out() + h_.heads * h_.dv) +
+           rows_.flops_per_token(length);
   }
 
  private:
   struct Saved {
-    Tensor projected;    // [tokens, q | k | v]; without QK-norm q and k are rotated in place
-    Tensor q, k;         // after norm and rotation; undefined without QK-norm
+    Tensor projected;  // [tokens, q | k | v]; without QK-norm q and k are rotated in place
+    Tensor q, k;       // after norm and rotation; undefined without QK-norm
     Tensor q_inv_rms, k_inv_rms;
-    Tensor out;          // [tokens, heads * dv]
-    Tensor log_sum_exp;  // [tokens, heads]
   };
 
   Parameter& declare_norm(const MixerBuild& build, const char* name) const {
@@ -121,7 +115,9 @@ class Softmax final : public Mixer {
     if (which == 0) return t.view().columns(0, q);
     return which == 1 ? t.view().columns(q, k) : t.view().columns(q + k, v);
   }
-  View queries(const Saved& f) const { return f.q.defined() ? f.q.view() : columns(f.projected, 0); }
+  View queries(const Saved& f) const {
+    return f.q.defined() ? f.q.view() : columns(f.projected, 0);
+  }
   View keys(const Saved& f) const { return f.k.defined() ? f.k.view() : columns(f.projected, 1); }
 
   static kernels::HeadNorm head_norm(int64_t heads) {
@@ -152,17 +148,8 @@ class Softmax final : public Mixer {
     kernels::rope(exec, rope, sequence.positions, k);
   }
 
-  kernels::Attention attention(const Sequence& sequence, const Saved& f) const {
-    return {.q = queries(f),
-            .k = keys(f),
-            .v = columns(f.projected, 2),
-            .documents = sequence.documents,
-            .heads = h_.heads,
-            .kv_heads = h_.kv_heads,
-            .key = h_.dk,
-            .value = h_.dv,
-            .scale = 1.0f / std::sqrt(static_cast<float>(h_.dk)),
-            .window = o_.window};
+  AttentionInputs inputs(const Saved& f) const {
+    return {queries(f), keys(f), columns(f.projected, 2)};
   }
 
   SoftmaxOptions o_;
@@ -170,6 +157,7 @@ class Softmax final : public Mixer {
   DType compute_;
   int64_t hidden_;
   Linear project_;
+  AttentionRows rows_;
   Linear out_;
   Parameter* q_norm_ = nullptr;  // [dk]
   Parameter* k_norm_ = nullptr;

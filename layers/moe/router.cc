@@ -6,6 +6,7 @@
 
 #include "kernels/gemm.h"
 #include "layers/convert.h"
+#include "layers/token_statistics.h"
 
 namespace weft {
 namespace {
@@ -29,26 +30,31 @@ std::vector<int64_t> counts_of(const kernels::ExpertOrder& order) {
   return counts;
 }
 
-// f [runs, experts] of `index`, whose rows are cut into `runs` equal runs.
-void count_fractions(const Tensor& index, int64_t runs, const Tensor& f) {
-  const int64_t experts = f.shape()[1], pairs = index.elements() / std::max<int64_t>(1, runs);
-  std::vector<int64_t> counts(static_cast<size_t>(experts));
+// f [runs, experts]: shares of the pairs of each run, over all ranks that hold tokens of it.
+// `index` holds this rank's tokens of the runs, as many of each.
+void count_fractions(Exec& exec, const Tensor& index, Communicator* ranks, const Tensor& f) {
+  const int64_t runs = f.shape()[0], experts = f.shape()[1];
+  const int64_t pairs = index.elements() / std::max<int64_t>(1, runs);
+  std::vector<int64_t> counts(static_cast<size_t>(runs * experts));
   for (int64_t r = 0; r < runs; ++r) {
-    std::fill(counts.begin(), counts.end(), 0);
     const int32_t* chosen = index.data<int32_t>() + r * pairs;
-    for (int64_t i = 0; i < pairs; ++i) ++counts[static_cast<size_t>(chosen[i])];
+    for (int64_t i = 0; i < pairs; ++i) ++counts[static_cast<size_t>(r * experts + chosen[i])];
+  }
+  counts = sum_over_tokens(exec, ranks, std::move(counts));
+  for (int64_t r = 0; r < runs; ++r) {
+    const int64_t* row = counts.data() + r * experts;
+    const int64_t total = std::max<int64_t>(1, std::accumulate(row, row + experts, int64_t{0}));
     for (int64_t e = 0; e < experts; ++e) {
       f.data<float>()[r * experts + e] =
-          static_cast<float>(static_cast<double>(counts[static_cast<size_t>(e)]) /
-                             static_cast<double>(std::max<int64_t>(1, pairs)));
+          static_cast<float>(static_cast<double>(row[e]) / static_cast<double>(total));
     }
   }
 }
 
-double mean_of(const Tensor& t, double (*f)(double)) {
+double sum_of(const Tensor& t, double (*f)(double)) {
   double sum = 0;
   for (int64_t i = 0; i < t.elements(); ++i) sum += f(t.data<float>()[i]);
-  return sum / static_cast<double>(std::max<int64_t>(1, t.elements()));
+  return sum;
 }
 
 }  // namespace
@@ -85,6 +91,7 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   Routing routing;
   const int64_t bad_token = decide(exec, logits, context, routing, entropy);
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
+  routing.tokens = sum_over_tokens(exec, context.token_ranks, tokens);
   routing.fraction = fractions(exec, routing, context);
   MoeReport moe = report(exec, routing, entropy);
   moe.bad_token = bad_token;
@@ -147,32 +154,34 @@ Tensor ExpertRouter::fractions(Exec& exec, const Routing& routing,
       return f;
     }
   }
-  count_fractions(routing.index, f.shape()[0], f);
+  count_fractions(exec, routing.index, context.token_ranks, f);
   return f;
 }
 
 MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy) const {
   const int64_t experts = options_.experts, runs = routing.fraction.shape()[0];
   const int64_t run = routing.probabilities.shape()[0] / std::max<int64_t>(1, runs);
+  // This rank's part of means over all tokens of the micro-batch.
+  const double all = static_cast<double>(std::max<int64_t>(1, routing.tokens));
   MoeReport report{.layer = layer_, .counts = counts_of(routing.order)};
   const Tensor mean = exec.empty({experts});
   for (int64_t r = 0; r < runs; ++r) {
     kernels::column_mean(exec, routing.probabilities.row_range(r * run, run), mean);
     for (int64_t e = 0; e < experts; ++e) {
       const double fraction = routing.fraction.data<float>()[r * experts + e];
-      report.aux += static_cast<double>(experts) * fraction * mean.data<float>()[e] /
-                    static_cast<double>(runs);
+      report.aux += static_cast<double>(experts) * fraction * mean.data<float>()[e] *
+                    static_cast<double>(run) / all;
     }
   }
-  report.z = mean_of(routing.log_sum_exp, [](double lse) { return lse * lse; });
-  report.router_entropy = mean_of(entropy, [](double h) { return h; });
+  report.z = sum_of(routing.log_sum_exp, [](double lse) { return lse * lse; }) / all;
+  report.router_entropy = sum_of(entropy, [](double h) { return h; }) / all;
   return report;
 }
 
 void ExpertRouter::backward(Exec& exec, const Tensor& x, const Routing& routing,
                             const Tensor& d_weight, const StepContext& context,
                             const Tensor& dx) const {
-  const auto tokens = static_cast<double>(x.shape().rows());
+  const auto tokens = static_cast<double>(routing.tokens);
   const Tensor d_logits = exec.empty({x.shape().rows(), options_.experts});
   const double share = static_cast<double>(context.aux_scale) / tokens;
   const kernels::RouterGradient gradient{

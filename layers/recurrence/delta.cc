@@ -1,13 +1,11 @@
 #include "layers/recurrence/delta.h"
 
 namespace weft {
-namespace {
+DeltaRecurrence::DeltaRecurrence(const Options& options)
+    : AffineRecurrence(Transition::kDense, {{options.heads, options.dk, options.dv}}),
+      options_(options) {}
 
-ConstView or_empty(const Tensor& t) { return t.defined() ? ConstView(t) : ConstView{}; }
-
-}  // namespace
-
-kernels::DeltaScan DeltaRecurrence::scan(const Inputs& in, const Sequence& sequence) const {
+kernels::DeltaScan DeltaRecurrence::scan(const DeltaInputs& in, const Sequence& sequence) const {
   return {.q = in.q,
           .k = in.k,
           .v = in.v,
@@ -21,45 +19,62 @@ kernels::DeltaScan DeltaRecurrence::scan(const Inputs& in, const Sequence& seque
           .scale = options_.scale};
 }
 
-Tensor DeltaRecurrence::forward(Exec& exec, const Inputs& in, const Sequence& sequence,
-                                MixerState* state, SavedStack& saved) const {
-  Saved f;
-  Tensor leaving;
-  if (state != nullptr) {
-    leaving = exec.empty({sequence.count(), options_.heads, options_.dk, options_.dv});
-    if (!state->tensors.empty()) f.entering = state->tensors[0];
-  }
-  const Tensor out = exec.empty({sequence.tokens(), options_.heads * options_.dv}, in.v.dtype);
-  kernels::delta_scan_forward(exec, scan(in, sequence), or_empty(f.entering), out,
-                              state != nullptr ? leaving.view() : View{});
-  if (state != nullptr) state->tensors = {leaving};
-  saved.push(std::move(f));
+Tensor DeltaRecurrence::run(Exec& exec, const DeltaInputs& in, const Sequence& sequence,
+                            const State& entering, State* leaving, DeltaKept&) const {
+  const Options& o = options_;
+  const Tensor out = exec.empty({sequence.tokens(), o.heads * o.dv}, in.v.dtype);
+  if (leaving != nullptr) *leaving = {exec.empty({sequence.count(), o.heads, o.dk, o.dv})};
+  kernels::delta_scan_forward(exec, scan(in, sequence), given(entering), out,
+                              leaving == nullptr ? View{} : leaving->at(0).view());
   return out;
 }
 
-void DeltaRecurrence::backward(Exec& exec, const Inputs& in, const Sequence& sequence,
-                               const Tensor& d_out, MixerState* d_state, const Gradients& gradients,
-                               SavedStack& saved) const {
-  const Saved f = saved.pop<Saved>();
-  Tensor d_leaving, d_entering;
-  if (d_state != nullptr) {
-    if (!d_state->tensors.empty()) d_leaving = d_state->tensors[0];
-    d_entering = exec.empty({sequence.count(), options_.heads, options_.dk, options_.dv});
+void DeltaRecurrence::run_backward(Exec& exec, const DeltaInputs& in, const Sequence& sequence,
+                                   const DeltaKept&, const State& entering, const Cotangents& d,
+                                   const DeltaGradients& gradients) const {
+  const Options& o = options_;
+  if (d.d_entering != nullptr)
+    *d.d_entering = {exec.empty({sequence.count(), o.heads, o.dk, o.dv})};
+  kernels::delta_scan_backward(
+      exec, scan(in, sequence), given(entering), d.d_out, given(d.d_leaving),
+      {.dq = gradients.q,
+       .dk = gradients.k,
+       .dv = gradients.v,
+       .d_beta = gradients.beta,
+       .d_log_decay = gradients.log_decay,
+       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()});
+}
+
+// A span of zero values takes a state M to A M: from the identity, to A itself.
+Summary DeltaRecurrence::summarize(Exec& exec, const DeltaInputs& in,
+                                   const Sequence& sequence) const {
+  const Options& o = options_;
+  Options square = o;
+  square.dv = o.dk;
+  const Tensor none = exec.zeros({sequence.tokens(), o.heads * o.dk}, in.v.dtype);
+  DeltaInputs silent = in;
+  silent.v = none;
+  const Tensor identity = exec.zeros({sequence.count(), o.heads, o.dk, o.dk});
+  for (int64_t n = 0; n < sequence.count() * o.heads; ++n) {
+    float* matrix = identity.data<float>() + n * o.dk * o.dk;
+    for (int64_t i = 0; i < o.dk; ++i) matrix[i * (o.dk + 1)] = 1.0f;
   }
-  kernels::delta_scan_backward(exec, scan(in, sequence), or_empty(f.entering), d_out,
-                               or_empty(d_leaving),
-                               {.dq = gradients.q,
-                                .dk = gradients.k,
-                                .dv = gradients.v,
-                                .d_beta = gradients.beta,
-                                .d_log_decay = gradients.log_decay,
-                                .d_initial_state = d_state != nullptr ? d_entering.view() : View{}});
-  if (d_state != nullptr) d_state->tensors = {d_entering};
+  DeltaKept dropped;
+  State transition;
+  DeltaRecurrence(square).run(exec, silent, sequence, {identity}, &transition, dropped);
+  return {transition, update_of(exec, in, sequence)};
+}
+
+DeltaGradients DeltaRecurrence::scratch_gradients(Exec& exec, const DeltaInputs& in,
+                                                  std::vector<Tensor>& hold) const {
+  return {scratch_like(exec, in.q, hold), scratch_like(exec, in.k, hold),
+          scratch_like(exec, in.v, hold), scratch_like(exec, in.beta, hold),
+          scratch_like(exec, in.log_decay, hold)};
 }
 
 double DeltaRecurrence::flops_per_token() const {
-  // The recurrence of linear attention in chunks, the scores of keys with keys, the triangular system
-  // and its product with the values, and what the state says to the keys.
+  // The recurrence of linear attention in chunks, the scores of keys with keys, the triangular
+  // system and its product with the values, and what the state says to the keys.
   constexpr double kChunk = 64;  // the counting of MFU, whatever the kernel chooses
   const auto dk = static_cast<double>(options_.dk), dv = static_cast<double>(options_.dv);
   return static_cast<double>(options_.heads) *

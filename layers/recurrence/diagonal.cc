@@ -1,13 +1,13 @@
 #include "layers/recurrence/diagonal.h"
 
 namespace weft {
-namespace {
+DiagonalRecurrence::DiagonalRecurrence(const Options& options)
+    : AffineRecurrence(Transition::kFactor,
+                       {{options.heads.heads, options.heads.dk, options.heads.dv}}),
+      options_(options) {}
 
-ConstView or_empty(const Tensor& t) { return t.defined() ? ConstView(t) : ConstView{}; }
-
-}  // namespace
-
-kernels::DiagonalScan DiagonalRecurrence::scan(const Inputs& in, const Sequence& sequence) const {
+kernels::DiagonalScan DiagonalRecurrence::scan(const DiagonalInputs& in,
+                                               const Sequence& sequence) const {
   const HeadOptions& h = options_.heads;
   return {.q = in.q,
           .k = in.k,
@@ -22,47 +22,51 @@ kernels::DiagonalScan DiagonalRecurrence::scan(const Inputs& in, const Sequence&
           .scale = options_.scale};
 }
 
-Tensor DiagonalRecurrence::forward(Exec& exec, const Inputs& in, const Sequence& sequence,
-                                   MixerState* state, SavedStack& saved) const {
+Tensor DiagonalRecurrence::run(Exec& exec, const DiagonalInputs& in, const Sequence& sequence,
+                               const State& entering, State* leaving, DiagonalKept&) const {
   const HeadOptions& h = options_.heads;
-  Saved f;
-  Tensor leaving;
-  if (state != nullptr) {
-    leaving = exec.empty({sequence.count(), h.heads, h.dk, h.dv});
-    if (!state->tensors.empty()) f.entering = state->tensors[0];
-  }
   const Tensor out = exec.empty({sequence.tokens(), h.heads * h.dv}, in.v.dtype);
-  kernels::diagonal_scan_forward(exec, scan(in, sequence), or_empty(f.entering), out,
-                                 state != nullptr ? leaving.view() : View{});
-  if (state != nullptr) state->tensors = {leaving};
-  saved.push(std::move(f));
+  if (leaving != nullptr) *leaving = {exec.empty({sequence.count(), h.heads, h.dk, h.dv})};
+  kernels::diagonal_scan_forward(exec, scan(in, sequence), given(entering), out,
+                                 leaving == nullptr ? View{} : leaving->at(0).view());
   return out;
 }
 
-void DiagonalRecurrence::backward(Exec& exec, const Inputs& in, const Sequence& sequence,
-                                  const Tensor& d_out, MixerState* d_state,
-                                  const Gradients& gradients, SavedStack& saved) const {
+void DiagonalRecurrence::run_backward(Exec& exec, const DiagonalInputs& in,
+                                      const Sequence& sequence, const DiagonalKept&,
+                                      const State& entering, const Cotangents& d,
+                                      const DiagonalGradients& gradients) const {
   const HeadOptions& h = options_.heads;
-  const Saved f = saved.pop<Saved>();
-  Tensor d_leaving, d_entering;
-  if (d_state != nullptr) {
-    if (!d_state->tensors.empty()) d_leaving = d_state->tensors[0];
-    d_entering = exec.empty({sequence.count(), h.heads, h.dk, h.dv});
-  }
-  kernels::diagonal_scan_backward(exec, scan(in, sequence), or_empty(f.entering), d_out,
-                                  or_empty(d_leaving),
-                                  {.dq = gradients.q,
-                                   .dk = gradients.k,
-                                   .dv = gradients.v,
-                                   .d_log_decay = gradients.log_decay,
-                                   .d_bonus = gradients.bonus,
-                                   .d_initial_state = d_state != nullptr ? d_entering.view() : View{}});
-  if (d_state != nullptr) d_state->tensors = {d_entering};
+  if (d.d_entering != nullptr)
+    *d.d_entering = {exec.empty({sequence.count(), h.heads, h.dk, h.dv})};
+  kernels::diagonal_scan_backward(
+      exec, scan(in, sequence), given(entering), d.d_out, given(d.d_leaving),
+      {.dq = gradients.q,
+       .dk = gradients.k,
+       .dv = gradients.v,
+       .d_log_decay = gradients.log_decay,
+       .d_bonus = gradients.bonus,
+       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()});
+}
+
+Summary DiagonalRecurrence::summarize(Exec& exec, const DiagonalInputs& in,
+                                      const Sequence& sequence) const {
+  const HeadOptions& h = options_.heads;
+  return {{summed_rows(exec, in.log_decay, sequence, {h.heads, h.kv_heads, h.dk})},
+          update_of(exec, in, sequence)};
+}
+
+DiagonalGradients DiagonalRecurrence::scratch_gradients(Exec& exec, const DiagonalInputs& in,
+                                                        std::vector<Tensor>& hold) const {
+  return {scratch_like(exec, in.q, hold), scratch_like(exec, in.k, hold),
+          scratch_like(exec, in.v, hold), scratch_like(exec, in.log_decay, hold),
+          scratch_like(exec, in.bonus, hold)};
 }
 
 double DiagonalRecurrence::flops_per_token() const {
   constexpr double kChunk = 64;  // the counting of MFU, whatever the kernel chooses
-  const auto dk = static_cast<double>(options_.heads.dk), dv = static_cast<double>(options_.heads.dv);
+  const auto dk = static_cast<double>(options_.heads.dk),
+             dv = static_cast<double>(options_.heads.dv);
   return static_cast<double>(options_.heads.heads) * (kChunk * (dk + dv) + 5.0 * dk * dv);
 }
 

@@ -1,49 +1,67 @@
 #pragma once
 
-#include "core/saved.h"
+#include "kernels/normalizer.h"
 #include "kernels/scalar_scan.h"
 #include "layers/mixers/mixer.h"
+#include "layers/recurrence/affine.h"
 
 namespace weft {
 
+// Per token, flat heads: q [tokens, heads * dk], k [tokens, kv_heads * dk], v [tokens, kv_heads *
+// dv]; log_decay f32 [tokens, heads], [heads] or empty. With qk_heads: q, k [tokens, qk_heads *
+// dk], v [tokens, heads * dv].
+struct ScalarInputs {
+  ConstView q, k, v, log_decay;
+};
+struct ScalarGradients {  // overwritten; log_decay empty when not wanted
+  View q, k, v, log_decay;
+};
+struct ScalarKept {
+  Tensor values;  // normalize: (v | 1)
+  Tensor out;     // normalize: (numerator | denominator), f32
+};
+
 // The recurrence whose state decays by one number per head and token, without its weights:
 //   M_t = e^{g_t} M_{t-1} + k_t^T v_t,    o_t = scale * q_t M_t                 (vectors are rows)
-// and, with `normalize`,  z_t = z_{t-1} + k_t,  o_t <- o_t / (scale * q_t . z_t + 1e-10).
+// and, with `normalize`,  z_t = e^{g_t} z_{t-1} + k_t,  o_t <- o_t / (scale * q_t . z_t + epsilon).
 // State: M [documents, heads, dk, dv], and z [documents, heads, dk] with `normalize`.
-class ScalarRecurrence {
+class ScalarRecurrence final : public AffineRecurrence<ScalarInputs, ScalarGradients, ScalarKept> {
  public:
   struct Options {
     HeadOptions heads;
     float scale = 1.0f;
     bool normalize = false;
+    float epsilon = kernels::kNormalizerEpsilon;
+    int64_t qk_heads = 0;  // not 0: groups of heads share q and k; kv_heads is not looked at
   };
-  // Per token, flat heads: q [tokens, heads * dk], k [tokens, kv_heads * dk], v [tokens, kv_heads * dv];
-  // log_decay f32 [tokens, heads], [heads] or empty. The caller keeps them until backward.
-  struct Inputs {
-    ConstView q, k, v, log_decay;
-  };
-  struct Gradients {  // overwritten; d_log_decay empty when not wanted
-    View q, k, v, log_decay;
-  };
+  explicit ScalarRecurrence(const Options& options);
 
-  explicit ScalarRecurrence(const Options& options) : options_(options) {}
+  Tensor run(Exec& exec, const ScalarInputs& in, const Sequence& sequence, const State& entering,
+             State* leaving, ScalarKept& keep) const override;
+  void run_backward(Exec& exec, const ScalarInputs& in, const Sequence& sequence,
+                    const ScalarKept& keep, const State& entering, const Cotangents& d,
+                    const ScalarGradients& gradients) const override;
+  Summary summarize(Exec& exec, const ScalarInputs& in, const Sequence& sequence) const override;
+  State state_gradient(Exec& exec, const ScalarInputs& in, const Sequence& sequence,
+                       const ScalarKept& keep, const State& entering,
+                       ConstView d_out) const override;
 
-  // [tokens, heads * dv] in the type of v. `state` enters as before the tokens, leaves as after.
-  Tensor forward(Exec& exec, const Inputs& in, const Sequence& sequence, MixerState* state,
-                 SavedStack& saved) const;
-  // `d_state` enters as the gradient of the leaving state, leaves as that of the entering one.
-  void backward(Exec& exec, const Inputs& in, const Sequence& sequence, const Tensor& d_out,
-                MixerState* d_state, const Gradients& gradients, SavedStack& saved) const;
-
+  std::string_view program() const override { return "scalar_scan"; }
   double flops_per_token() const;
 
+ protected:
+  ScalarGradients scratch_gradients(Exec&, const ScalarInputs&,
+                                    std::vector<Tensor>&) const override {
+    return {};  // state_gradient has a pass of its own
+  }
+
  private:
-  struct Saved {
-    Tensor values;    // normalize: (v | 1)
-    Tensor out;       // normalize: (numerator | denominator), f32
-    Tensor entering;  // [documents, heads, dk, dv (+ 1)]; undefined: zero
-  };
-  kernels::ScalarScan scan(const Inputs& in, ConstView values, const Sequence& sequence) const;
+  kernels::ScalarScan scan(const ScalarInputs& in, ConstView values,
+                           const Sequence& sequence) const;
+  Tensor with_ones(Exec& exec, ConstView v) const;
+  State split(Exec& exec, const Tensor& wide) const;  // the scan's state as ours, and back
+  Tensor join(Exec& exec, const State& state) const;
+  ConstView scan_gradient(Exec& exec, const ScalarKept& keep, ConstView d_out, Tensor& hold) const;
 
   Options options_;
 };

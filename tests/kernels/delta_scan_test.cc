@@ -256,6 +256,21 @@ TEST(DeltaScan, KeepsDocumentsApart) {
          .value = 24});
 }
 
+// A document without tokens passes its state on, and the gradient of it back; also when there is no
+// token.
+TEST(DeltaScan, LeavesTheStateOfAnEmptyDocumentAlone) {
+  for (const std::vector<int32_t>& documents : {std::vector<int32_t>{0, 0, 5, 5}, {0, 0}}) {
+    Rig rig;
+    Problem p(rig, {.documents = documents, .heads = 2, .qk_heads = 2});
+    p.run(rig.exec);
+    const int64_t last = static_cast<int64_t>(documents.size()) - 2;
+    for (const int64_t d : {int64_t{0}, last}) {
+      EXPECT_TRUE(SameBits(p.final_state.row(d), p.initial.row(d)));
+      EXPECT_TRUE(SameBits(p.d_initial.row(d), p.d_final.row(d)));
+    }
+  }
+}
+
 TEST(DeltaScan, SharesQueriesAndKeysInAGroup) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     check({.documents = {0, 70, 140},

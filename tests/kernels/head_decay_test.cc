@@ -7,12 +7,12 @@ namespace {
 
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
 
-// g for a [rows, heads]
+// g for a [rows, heads * width]
 Numbers naive(const Numbers& a, const Numbers& a_log, const Numbers& dt_bias) {
   Numbers g(a.size());
   for (size_t i = 0; i < a.size(); ++i) {
-    const size_t h = i % a_log.size();
-    g[i] = -std::exp(a_log[h]) * softplus(a[i] + dt_bias[h]);
+    const size_t c = i % dt_bias.size(), head = c / (dt_bias.size() / a_log.size());
+    g[i] = -std::exp(a_log[head]) * softplus(a[i] + dt_bias[c]);
   }
   return g;
 }
@@ -20,15 +20,20 @@ Numbers naive(const Numbers& a, const Numbers& a_log, const Numbers& dt_bias) {
 TEST(HeadDecay, AgreesWithTheFormulaAndItsDifferences) {
   for (const Isa isa : available_isas()) {
     for (const DType type : kReals) {
-      for (const int64_t heads : {1, 6, 16, 19}) {
-        SCOPED_TRACE(fmt::format("{} {} {} heads", name_of(isa), name_of(type), heads));
+      for (const auto& [heads, width] :
+           {std::pair{1, 1}, {6, 1}, {16, 1}, {19, 1}, {1, 7}, {3, 8}}) {
+        SCOPED_TRACE(fmt::format("{} {} {} heads x {}", name_of(isa), name_of(type), heads, width));
+        const int64_t channels = heads * width;
         constexpr int64_t kRows = 37;
         Rig rig(2, isa);
-        const Padded a(rig, "a", kRows, heads, type), da(rig, "da", kRows, heads, type);
-        const Tensor a_log = rig.normal("a_log", {heads}), dt_bias = rig.normal("dt_bias", {heads}),
-                     g = rig.exec.empty({kRows, heads}), dg = rig.normal("dg", {kRows, heads}),
-                     d_a_log = rig.normal("past", {heads}), d_dt_bias = rig.normal("past", {heads});
-        const Numbers past = numbers(d_a_log);
+        const Padded a(rig, "a", kRows, channels, type), da(rig, "da", kRows, channels, type);
+        const Tensor a_log = rig.normal("a_log", {heads}),
+                     dt_bias = rig.normal("dt_bias", {channels}),
+                     g = rig.exec.empty({kRows, channels}),
+                     dg = rig.normal("dg", {kRows, channels}),
+                     d_a_log = rig.normal("past", {heads}),
+                     d_dt_bias = rig.normal("past bias", {channels});
+        const Numbers past = numbers(d_a_log), past_bias = numbers(d_dt_bias);
         const kernels::HeadDecay gate{a, a_log, dt_bias};
         kernels::head_decay_forward(rig.exec, gate, g);
         kernels::head_decay_backward(rig.exec, gate, dg, da, d_a_log, d_dt_bias);
@@ -42,11 +47,12 @@ TEST(HeadDecay, AgreesWithTheFormulaAndItsDifferences) {
         EXPECT_TRUE(Near(
             d_a_log,
             plus(slopes([&](const Numbers& x) { return dot(naive(na, x, nb), nd); }, nl), past),
-            tolerance(DType::kF32, kRows)));
-        EXPECT_TRUE(Near(
-            d_dt_bias,
-            plus(slopes([&](const Numbers& x) { return dot(naive(na, nl, x), nd); }, nb), past),
-            tolerance(DType::kF32, kRows)));
+            tolerance(DType::kF32, kRows * width)));
+        EXPECT_TRUE(
+            Near(d_dt_bias,
+                 plus(slopes([&](const Numbers& x) { return dot(naive(na, nl, x), nd); }, nb),
+                      past_bias),
+                 tolerance(DType::kF32, kRows)));
         EXPECT_TRUE(da.surroundings_kept());
       }
     }

@@ -207,6 +207,21 @@ TEST(ScalarScan, KeepsDocumentsApart) {
          .value = 24});
 }
 
+// A document without tokens passes its state on, and the gradient of it back; also when there is no
+// token.
+TEST(ScalarScan, LeavesTheStateOfAnEmptyDocumentAlone) {
+  for (const std::vector<int32_t>& documents : {std::vector<int32_t>{0, 0, 5, 5}, {0, 0}}) {
+    Rig rig;
+    Problem p(rig, {.documents = documents, .heads = 2, .kv_heads = 2});
+    p.run(rig.exec);
+    const int64_t last = static_cast<int64_t>(documents.size()) - 2;
+    for (const int64_t d : {int64_t{0}, last}) {
+      EXPECT_TRUE(SameBits(p.final_state.row(d), p.initial.row(d)));
+      EXPECT_TRUE(SameBits(p.d_initial.row(d), p.d_final.row(d)));
+    }
+  }
+}
+
 TEST(ScalarScan, SharesKeysAndValuesInAGroup) {
   check({.documents = {0, 70, 140}, .heads = 6, .kv_heads = 2, .key = 16, .value = 8});
   check({.documents = {0, 70},
@@ -293,6 +308,40 @@ TEST(ScalarScan, GivesTheSameBitsForAnyNumberOfThreads) {
       EXPECT_TRUE(SameBits(p.d_initial, other.d_initial));
     }
   }
+}
+
+// Heads that share q and k are heads of their own with equal q and k, whose gradients add up.
+TEST(ScalarScan, SharesQueriesAndKeysInAGroup) {
+  constexpr int64_t kTokens = 70, kHeads = 6, kShared = 2, kGroup = kHeads / kShared, kKey = 8;
+  Rig rig;
+  Problem p(rig, {.documents = {0, 30, kTokens}, .heads = kHeads, .kv_heads = kHeads});
+  const Tensor q = rig.normal("q2", {kTokens, kShared * kKey}), k = rig.normal("k2", q.shape());
+  for (int64_t i = 0; i < p.q.elements(); ++i) {
+    const int64_t from = i / (kHeads * kKey) * kShared * kKey +
+                         i % (kHeads * kKey) / (kGroup * kKey) * kKey + i % kKey;
+    p.q.data<float>()[i] = q.data<float>()[from], p.k.data<float>()[i] = k.data<float>()[from];
+  }
+  p.run(rig.exec);
+  Numbers dq(q.elements()), dk(k.elements());
+  for (int64_t i = 0; i < p.q.elements(); ++i) {
+    const int64_t to = i / (kHeads * kKey) * kShared * kKey +
+                       i % (kHeads * kKey) / (kGroup * kKey) * kKey + i % kKey;
+    dq[to] += p.dq.data<float>()[i], dk[to] += p.dk.data<float>()[i];
+  }
+  kernels::ScalarScan in{q, k, p.v, p.g, p.documents, kHeads, 0, kKey, p.c.value, p.scale, kShared};
+  const Tensor out = rig.exec.empty(p.out.shape()),
+               final_state = rig.exec.empty(p.final_state.shape());
+  const Tensor got_dq = rig.exec.empty(q.shape()), got_dk = rig.exec.empty(q.shape()),
+               dv = rig.exec.empty(p.dv.shape()), dg = rig.exec.empty(p.dg.shape());
+  kernels::scalar_scan_forward(rig.exec, in, p.initial, out, final_state);
+  kernels::scalar_scan_backward(rig.exec, in, p.initial, p.d_out, p.d_final,
+                                {got_dq, got_dk, dv, dg, {}});
+  EXPECT_TRUE(SameBits(out, p.out));
+  EXPECT_TRUE(SameBits(final_state, p.final_state));
+  EXPECT_TRUE(SameBits(dv, p.dv));
+  EXPECT_TRUE(SameBits(dg, p.dg));
+  EXPECT_TRUE(Near(got_dq, dq, 1e-6));
+  EXPECT_TRUE(Near(got_dk, dk, 1e-6));
 }
 
 }  // namespace

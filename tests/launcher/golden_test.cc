@@ -29,18 +29,13 @@ class Golden : public testing::TestWithParam<std::string> {
       EXPECT_TRUE(compare.passed()) << compare.worst_key() << ": " << compare.worst() << ", left out: "
                                     << compare.missing().size();
       // Output, at least one gradient: a case that compares nothing proves nothing.
-      EXPECT_GE(compare.compared(), 3u);
+      EXPECT_GE(compare.compared(), 2u);
     }
   }
 };
 
 TEST_P(Golden, AgreesInF32) { expect_pass(DType::kF32); }
-TEST_P(Golden, AgreesInBf16) {
-  // Known failure: grad.w.A_log, a sum over all tokens that comes out small, is off by 0.16 of its largest
-  // (0.05 allowed); f32 shows its worst error in the same file. `weft verify --precision bf16` says so.
-  if (GetParam() == "layer_gated_deltanet_packed") GTEST_SKIP() << "grad.w.A_log misses the bf16 tolerance";
-  expect_pass(DType::kBF16);
-}
+TEST_P(Golden, AgreesInBf16) { expect_pass(DType::kBF16); }
 
 INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden_files()),
                          [](const auto& info) { return info.param; });

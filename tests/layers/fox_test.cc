@@ -40,7 +40,7 @@ class FoxRig {
 
   Tensor forward(const Tensor& x, const Sequence& sequence) {
     SavedStack saved;
-    return mixer->forward(rig.exec, x, sequence, nullptr, saved);
+    return mixer->forward(rig.exec, x, {sequence}, saved);
   }
 
   Rig rig;
@@ -82,8 +82,8 @@ TEST_P(FoxSwitches, GradientsAgreeWithDifferences) {
                cotangent = fox.rig.normal("c", {37, kHidden});
   const auto loss = [&] { return dot(fox.forward(x, sequence), cotangent); };
   SavedStack saved;
-  fox.mixer->forward(fox.rig.exec, x, sequence, nullptr, saved);
-  const Tensor dx = fox.mixer->backward(fox.rig.exec, cotangent, sequence, nullptr, saved);
+  fox.mixer->forward(fox.rig.exec, x, {sequence}, saved);
+  const Tensor dx = fox.mixer->backward(fox.rig.exec, cotangent, {sequence}, saved);
   EXPECT_TRUE(saved.empty());
   expect_slope(fox, "x", x, dx, loss);
   for (Parameter& p : fox.store.all()) expect_slope(fox, p.spec.name, p.master, p.grad, loss);

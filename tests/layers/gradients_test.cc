@@ -5,7 +5,6 @@
 
 #include "layers/block.h"
 #include "layers/loss.h"
-#include "layers/mixers/registry.h"
 #include "layers/mlp.h"
 #include "layers/model_stage.h"
 #include "layers/moe/moe.h"
@@ -13,78 +12,6 @@
 
 namespace weft::test {
 namespace {
-
-// Heads in groups and widths that differ, in the words that the mixer knows.
-OptionTable uneven_heads(const std::string& mixer) {
-  std::string text = "heads = 4\ndk = 8\ndv = 12\n";
-  for (const MixerInfo& info : mixer_list()) {
-    if (info.name != mixer) continue;
-    for (const FieldInfo& option : info.options) {
-      if (option.name == "kv_heads") text += "kv_heads = 2\n";
-      if (option.name == "value_heads") text += "value_heads = 8\n";
-    }
-  }
-  return OptionTable::parse(text);
-}
-
-class MixerGradients : public Gradients, public testing::WithParamInterface<std::string> {};
-
-TEST_P(MixerGradients, OfInputAndWeightsAgreeWithDifferences) {
-  const OptionTable options = uneven_heads(GetParam());
-  const auto mixer = make_mixer(GetParam(), MixerBuild{build().in("mixer"), options});
-  prepare();
-  const Sequence sequence = make_sequence(rig.exec, {0, 1, 14, 37});  // a document of one token, odd ones
-  const Tensor x = rig.normal("x", {37, kHidden}), cotangent = rig.normal("cotangent", {37, kHidden});
-  const auto loss = [&] {
-    SavedStack saved;
-    return dot(mixer->forward(rig.exec, x, sequence, nullptr, saved), cotangent);
-  };
-  SavedStack saved;
-  mixer->forward(rig.exec, x, sequence, nullptr, saved);
-  const Tensor dx = mixer->backward(rig.exec, cotangent, sequence, nullptr, saved);
-  EXPECT_TRUE(saved.empty());
-  expect_derivative("x", x, dx, loss);
-  expect_all_weights(loss);
-}
-
-TEST_P(MixerGradients, DocumentsDoNotSeeEachOther) {
-  const OptionTable options = OptionTable::parse("heads = 2");
-  const auto mixer = make_mixer(GetParam(), MixerBuild{build().in("mixer"), options});
-  prepare();
-  const Tensor x = rig.normal("x", {29, kHidden});
-  SavedStack saved;
-  const Tensor together =
-      mixer->forward(rig.exec, x, make_sequence(rig.exec, {0, 11, 29}), nullptr, saved);
-  const Tensor first = mixer->forward(rig.exec, x.row_range(0, 11),
-                                      make_sequence(rig.exec, {0, 11}), nullptr, saved);
-  const Tensor second = mixer->forward(rig.exec, x.row_range(11, 18),
-                                       make_sequence(rig.exec, {0, 18}), nullptr, saved);
-  EXPECT_TRUE(Near(together.row_range(0, 11), first, 1e-6));
-  EXPECT_TRUE(Near(together.row_range(11, 18), second, 1e-6));
-}
-
-TEST_P(MixerGradients, ALaterTokenChangesNothingBeforeIt) {
-  const OptionTable options = OptionTable::parse("heads = 2");
-  const auto mixer = make_mixer(GetParam(), MixerBuild{build().in("mixer"), options});
-  prepare();
-  const Sequence sequence = make_sequence(rig.exec, {0, 23});
-  const Tensor x = rig.normal("x", {23, kHidden});
-  SavedStack saved;
-  const Tensor before = mixer->forward(rig.exec, x, sequence, nullptr, saved);
-  x.data<float>()[17 * kHidden + 3] += 1.0f;
-  const Tensor after = mixer->forward(rig.exec, x, sequence, nullptr, saved);
-  EXPECT_TRUE(SameBits(before.row_range(0, 17), after.row_range(0, 17)));
-  EXPECT_FALSE(SameBits(before.row_range(17, 6), after.row_range(17, 6)));
-}
-
-std::vector<std::string> mixer_names() {
-  std::vector<std::string> names;
-  for (const MixerInfo& mixer : mixer_list()) names.push_back(mixer.name);
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, MixerGradients, testing::ValuesIn(mixer_names()),
-                         [](const auto& info) { return info.param; });
 
 TEST_F(Gradients, OfLinearWithPartsThatDoNotTouch) {
   // 3 rows of 5: no part fills an alignment unit, so each is multiplied on its own.
@@ -119,7 +46,8 @@ TEST_F(Gradients, OfRmsNorm) {
 TEST_F(Gradients, OfDenseFeedForward) {
   const Mlp mlp(build(), 24);
   prepare();
-  const Tensor x = rig.normal("x", {13, kHidden}), cotangent = rig.normal("cotangent", {13, kHidden});
+  const Tensor x = rig.normal("x", {13, kHidden}),
+               cotangent = rig.normal("cotangent", {13, kHidden});
   StepContext context;
   const auto loss = [&] {
     SavedStack saved;
@@ -145,7 +73,8 @@ Tensor decided_rows(Rig& rig, const Moe& moe, const Tensor& candidates, int64_t 
     std::vector<float> sorted(p, p + experts);
     std::sort(sorted.rbegin(), sorted.rend());
     if (std::log(sorted[1] / sorted[2]) < 0.4f || std::log(sorted[0] / sorted[1]) < 0.4f) continue;
-    std::copy_n(candidates.data<float>() + n * kHidden, kHidden, rows.data<float>() + kept++ * kHidden);
+    std::copy_n(candidates.data<float>() + n * kHidden, kHidden,
+                rows.data<float>() + kept++ * kHidden);
   }
   EXPECT_EQ(kept, count);
   return rows;
@@ -221,11 +150,13 @@ experts = 4
 active = 4
 ffn = 16
 aux_loss = 0.0
-)", "whole_model.toml");
+)",
+                                         "whole_model.toml");
   const ModelStage model(config.model, Recompute::kNone, DType::kF32, store);
   prepare();
   const Sequence sequence = make_sequence(rig.exec, {0, 19, 31});
-  const Tensor tokens = rig.exec.empty({31}, DType::kI32), targets = rig.exec.empty({31}, DType::kI32);
+  const Tensor tokens = rig.exec.empty({31}, DType::kI32),
+               targets = rig.exec.empty({31}, DType::kI32);
   for (int i = 0; i < 31; ++i) {
     tokens.data<int32_t>()[i] = (i * 7 + 3) % 41;
     targets.data<int32_t>()[i] = (i * 11 + 1) % 41;

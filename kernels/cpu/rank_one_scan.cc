@@ -1,0 +1,203 @@
+#include "kernels/cpu/rank_one_scan.h"
+
+#include "kernels/programs/rank_one_scan.h"
+#include "kernels/programs/rank_one_scan_backward.h"
+#include "kernels/tile/cpu_pairs.h"
+
+// The CPU walks the chunks of a head one after the other, the state staying near the core.
+namespace weft::kernels {
+namespace WEFT_ISA_NAMESPACE {
+namespace {
+
+using programs::RankOne;
+
+constexpr int64_t kChunk = 64;  // the inverse grows with the cube of it
+
+struct Sizes {
+  int64_t chunk_, key_, value_;
+  WEFT_INLINE int64_t chunk() const { return chunk_; }
+  WEFT_INLINE int64_t block() const { return programs::kDiagonalBlock; }
+  WEFT_INLINE int64_t key() const { return key_; }
+  WEFT_INLINE int64_t value() const { return value_; }
+};
+using Chunk = programs::RankOneChunk<PairEngine>;
+template <RankOne form>
+using ForwardSpace = programs::RankOneSpace<PairEngine, Sizes, form>;
+template <RankOne form>
+using BackwardSpace = programs::RankOneBackwardSpace<PairEngine, Sizes, form>;
+
+int64_t chunk_length(int64_t begin, int64_t tokens) {
+  return tokens - begin < kChunk ? tokens - begin : kChunk;
+}
+
+Chunk chunk_of(const RankOneTask& task, int64_t begin, int64_t count) {
+  return {task.q.row_range(begin, count),     task.k.row_range(begin, count),
+          task.v.row_range(begin, count),     task.log_decay.row_range(begin, count),
+          task.alpha.row_range(begin, count), task.beta.row_range(begin, count),
+          task.strength.from(begin),          task.scale};
+}
+
+// Tells the engine which rows the chunk at `begin` will read.
+void expect(PairEngine& e, const RankOneTask& task, int64_t begin) {
+  if (begin < 0 || begin >= task.q.rows) return;
+  const int64_t count = chunk_length(begin, task.q.rows);
+  for (const tile::In* view : {&task.q, &task.k, &task.v, &task.log_decay, &task.alpha, &task.beta})
+    e.soon(view->row_range(begin, count));
+}
+
+template <class Space>
+int64_t scratch_of(int64_t key, int64_t value) {
+  Space w;
+  return place(w, Sizes{kChunk, key, value}, nullptr);
+}
+
+template <RankOne form>
+void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch) {
+  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+  PairEngine e;
+  ForwardSpace<form> w;
+  place(w, Sizes{kChunk, key, value}, scratch);
+  e.load(w.m, task.initial_state);  // zeros when empty
+  for (int64_t begin = 0; begin < tokens; begin += kChunk) {
+    const int64_t count = chunk_length(begin, tokens);
+    place(w, Sizes{count, key, value}, scratch);
+    expect(e, task, begin + kChunk);
+    e.soon(outputs.out.row_range(begin, count));
+    programs::rank_one_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
+                               w);
+  }
+  if (!outputs.final_state.empty())
+    e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
+}
+
+tile::In readable(const tile::Out& view) {
+  return {view.data, view.stride, view.rows, view.columns, view.dtype};
+}
+
+// What the walk from the start keeps for the walk from the end, in scratch and laid out as
+// operands: for every chunk the state before it, Z, T and the scores, and the state after the last.
+template <RankOne form>
+struct Kept {
+  float* first;
+  int64_t key, value;
+
+  static constexpr int64_t kSquares = form == RankOne::kGeneral ? 4 : 2;
+  static constexpr int64_t square() { return kChunk * padded_width(kChunk); }
+  static int64_t state_size(int64_t key, int64_t value) {
+    return round_up(key, 4) * padded_width(value);
+  }
+  static int64_t size(int64_t key, int64_t value) {
+    return state_size(key, value) + kChunk * padded_width(value) + kSquares * square();
+  }
+  float* chunk(int64_t c) const { return first + c * size(key, value); }
+  tile::Out state(int64_t c) const {
+    return {chunk(c), padded_width(value), key, value, DType::kF32};
+  }
+  programs::RankOneKept<PairEngine> rest(int64_t c, int64_t count) const {
+    float* z = chunk(c) + state_size(key, value);
+    float* squares = z + kChunk * padded_width(value);
+    const auto matrix = [&](int64_t n) -> tile::Out {
+      if (n >= kSquares) return {};
+      return {squares + n * square(), padded_width(kChunk), count, count, DType::kF32};
+    };
+    return {matrix(0),
+            {z, padded_width(value), count, value, DType::kF32},
+            matrix(1),
+            matrix(2),
+            matrix(3)};
+  }
+};
+
+template <RankOne form>
+int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
+  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
+  const int64_t back = scratch_of<BackwardSpace<form>>(key, value);
+  const int64_t ahead = scratch_of<ForwardSpace<form>>(key, value);
+  return (chunks + 1) * Kept<form>::size(key, value) + (back > ahead ? back : ahead);
+}
+
+template <RankOne form>
+void rebuild(const RankOneTask& task, const Kept<form>& kept, float* scratch) {
+  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+  PairEngine e;
+  ForwardSpace<form> w;
+  place(w, Sizes{kChunk, key, value}, scratch);
+  e.load(w.m, task.initial_state);  // zeros when empty
+  for (int64_t begin = 0; begin < tokens; begin += kChunk) {
+    const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
+    place(w, Sizes{count, key, value}, scratch);
+    expect(e, task, begin + kChunk);
+    e.run(tile::kFull, tile::take(w.m), tile::store(kept.state(c)));
+    programs::rank_one_rebuild(e, chunk_of(task, begin, count), kept.rest(c, count), w);
+  }
+  e.run(tile::kFull, tile::take(w.m), tile::store(kept.state((tokens + kChunk - 1) / kChunk)));
+}
+
+template <RankOne form>
+programs::RankOneChunkGradients<PairEngine> gradients_of(const RankOneGradients& g,
+                                                         const Kept<form>& kept, int64_t begin,
+                                                         int64_t count) {
+  const auto rest = kept.rest(begin / kChunk, count);
+  return {g.d_out.row_range(begin, count),
+          readable(kept.state(begin / kChunk)),
+          readable(rest.t),
+          readable(rest.z),
+          readable(rest.qb),
+          readable(rest.qk),
+          readable(rest.ak),
+          g.dq.row_range(begin, count),
+          g.dk.row_range(begin, count),
+          g.dv.row_range(begin, count),
+          g.d_log_decay.row_range(begin, count),
+          g.d_alpha.row_range(begin, count),
+          g.d_beta.row_range(begin, count),
+          g.d_strength.from(begin)};
+}
+
+template <RankOne form>
+void backward(const RankOneTask& task, const RankOneGradients& g, float* scratch) {
+  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
+  const Kept<form> kept{scratch, key, value};
+  float* work = scratch + (chunks + 1) * Kept<form>::size(key, value);
+  rebuild(task, kept, work);
+
+  PairEngine e;
+  BackwardSpace<form> w;
+  place(w, Sizes{kChunk, key, value}, work);
+  const tile::In last = readable(kept.state(chunks));
+  e.load(w.dm, g.d_final_state);
+  e.fill(w.product, [&](auto) { return e.number(0.0f); });
+  e.run(tile::kFull, tile::take(w.dm),
+        tile::row_sum(w.product, [&](auto i, auto j, auto x) { return x * e.at(last, i, j); }));
+  for (int64_t c = chunks - 1; c >= 0; --c) {
+    const int64_t begin = c * kChunk, count = chunk_length(begin, tokens);
+    place(w, Sizes{count, key, value}, work);
+    expect(e, task, begin - kChunk);
+    if (c > 0) {
+      e.soon(g.d_out.row_range(begin - kChunk, kChunk));
+      e.soon(kept.state(c - 1));
+    }
+    programs::rank_one_backward(e, chunk_of(task, begin, count),
+                                gradients_of(g, kept, begin, count), w);
+  }
+  if (!g.d_initial_state.empty())
+    e.run(tile::kFull, tile::take(w.dm), tile::store(g.d_initial_state));
+}
+
+template <RankOne form>
+constexpr RankOneTable table_of() {
+  return {scratch_of<ForwardSpace<form>>, forward<form>, backward_scratch<form>, backward<form>};
+}
+
+}  // namespace
+}  // namespace WEFT_ISA_NAMESPACE
+
+const RankOneTables& rank_one_tables(ThisIsa) {
+  namespace isa = WEFT_ISA_NAMESPACE;
+  static constexpr RankOneTables tables{isa::table_of<programs::RankOne::kGeneral>(),
+                                        isa::table_of<programs::RankOne::kDelta>()};
+  return tables;
+}
+
+}  // namespace weft::kernels

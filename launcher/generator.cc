@@ -1,0 +1,127 @@
+#include "launcher/generator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "core/rng.h"
+
+namespace weft {
+
+int32_t sample(const Sampling& how, const float* logits, int64_t vocab,
+               const std::vector<int32_t>& before, double u) {
+  std::vector<double> score(logits, logits + vocab);
+  if (how.repetition_penalty != 1.0) {
+    for (const int32_t seen : std::set<int32_t>(before.begin(), before.end())) {
+      double& s = score[static_cast<size_t>(seen)];
+      s = s > 0 ? s / how.repetition_penalty : s * how.repetition_penalty;
+    }
+  }
+  if (how.temperature == 0) {
+    return static_cast<int32_t>(std::max_element(score.begin(), score.end()) - score.begin());
+  }
+  std::vector<int32_t> order(score.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return score[static_cast<size_t>(a)] > score[static_cast<size_t>(b)];
+  });
+  if (how.top_k > 0 && how.top_k < vocab) order.resize(static_cast<size_t>(how.top_k));
+  const double top = score[static_cast<size_t>(order[0])];
+  std::vector<double> weight;
+  double sum = 0;
+  for (const int32_t id : order) {
+    weight.push_back(std::exp((score[static_cast<size_t>(id)] - top) / how.temperature));
+    sum += weight.back();
+  }
+  double held = 0;
+  size_t kept = 0;
+  while (kept < weight.size() && (kept == 0 || held < how.top_p * sum)) held += weight[kept++];
+  double left = u * held;
+  for (size_t i = 0; i < kept; ++i) {
+    left -= weight[i];
+    if (left < 0) return order[i];
+  }
+  return order[kept - 1];
+}
+
+Generator::Generator(Exec& exec, const ModelStage& stage, const Sampling& sampling,
+                     std::vector<std::vector<int32_t>> prompts)
+    : exec_(exec),
+      stage_(stage),
+      sampling_(sampling),
+      tokens_(std::move(prompts)),
+      fed_(tokens_.size(), 0),
+      stopped_(tokens_.size(), false),
+      logits_(tokens_.size()) {
+  bool more = true;
+  while (more) {
+    more = false;
+    std::vector<std::vector<int32_t>> chunk(tokens_.size());
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      const auto begin = tokens_[i].begin() + fed_[i];
+      const auto count = std::min<int64_t>(kPrefillChunk, tokens_[i].end() - begin);
+      chunk[i].assign(begin, begin + count);
+      more = more || begin + count != tokens_[i].end();
+    }
+    feed(chunk);
+  }
+}
+
+void Generator::feed(const std::vector<std::vector<int32_t>>& tokens) {
+  std::vector<int32_t> documents = {0}, flat;
+  std::vector<int64_t> rows;
+  for (const auto& part : tokens) {
+    flat.insert(flat.end(), part.begin(), part.end());
+    documents.push_back(static_cast<int32_t>(flat.size()));
+    if (!part.empty()) rows.push_back(static_cast<int64_t>(flat.size()) - 1);
+  }
+  if (flat.empty()) return;
+  const Tensor ids = exec_.empty({static_cast<int64_t>(flat.size())}, DType::kI32);
+  std::copy(flat.begin(), flat.end(), ids.data<int32_t>());
+  const Sequence sequence = make_sequence(exec_, documents, fed_);
+  const Tensor logits = stage_.decode(exec_, ids, sequence, rows, states_);
+  const int64_t vocab = logits.shape()[1];
+  int64_t row = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    fed_[i] += static_cast<int32_t>(tokens[i].size());
+    if (tokens[i].empty()) continue;
+    const float* from = logits.data<float>() + row++ * vocab;
+    logits_[i].assign(from, from + vocab);
+  }
+}
+
+std::vector<int32_t> Generator::next() {
+  std::vector<int32_t> chosen(tokens_.size(), -1);
+  std::vector<std::vector<int32_t>> fed(tokens_.size());
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (stopped_[i]) continue;
+    if (static_cast<size_t>(fed_[i]) < tokens_[i].size()) fed[i] = {tokens_[i].back()};
+  }
+  feed(fed);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (stopped_[i]) continue;
+    const RandomStream stream(sampling_.seed, fmt::format("sequence {}", i));
+    const auto vocab = static_cast<int64_t>(logits_[i].size());
+    chosen[i] = sample(sampling_, logits_[i].data(), vocab, tokens_[i],
+                       stream.uniform(static_cast<uint64_t>(tokens_[i].size())));
+    tokens_[i].push_back(chosen[i]);
+  }
+  return chosen;
+}
+
+bool Generator::done() const {
+  return std::find(stopped_.begin(), stopped_.end(), false) == stopped_.end();
+}
+
+int64_t Generator::state_bytes() const {
+  int64_t bytes = 0;
+  for (const MixerState& state : states_) {
+    for (const auto& [name, part] : state.parts()) {
+      for (const Tensor& t : part) bytes += t.bytes();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "launcher/loaded_model.h"
+
+namespace weft {
+
+struct Sampling {
+  double temperature = 1.0;  // 0: always the most probable token
+  int64_t top_k = 0;         // 0: all
+  double top_p = 1.0;        // the most probable tokens that hold this much together
+  double repetition_penalty = 1.0;
+  uint64_t seed = 1;
+};
+
+// One token from logits [vocab], given the tokens before it. `u` in [0, 1) decides.
+int32_t sample(const Sampling& how, const float* logits, int64_t vocab,
+               const std::vector<int32_t>& before, double u);
+
+// Decodes several sequences side by side: prompts in chunks, then one token each per step. What a
+// sequence gives depends on its prompt, the seed and its number, not on what runs beside it.
+class Generator {
+ public:
+  static constexpr int64_t kPrefillChunk = 512;  // tokens of one sequence at a time
+
+  Generator(Exec& exec, const ModelStage& stage, const Sampling& sampling,
+            std::vector<std::vector<int32_t>> prompts);
+
+  // The next token of every sequence that is not stopped, -1 for those that are.
+  std::vector<int32_t> next();
+  void stop(size_t sequence) { stopped_[sequence] = true; }
+  bool done() const;
+
+  int64_t state_bytes() const;  // what is carried from token to token
+
+ private:
+  // Feeds the next tokens of each sequence; keeps the logits after the last token of those that had
+  // some.
+  void feed(const std::vector<std::vector<int32_t>>& tokens);
+
+  Exec& exec_;
+  const ModelStage& stage_;
+  Sampling sampling_;
+  std::vector<std::vector<int32_t>> tokens_;  // of each sequence, prompt included
+  std::vector<int32_t> fed_;                  // how many of them the states have seen
+  std::vector<bool> stopped_;
+  std::vector<std::vector<float>> logits_;
+  ModelStage::States states_;
+};
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+
+#include "layers/linear.h"
+#include "layers/mixers/mixer.h"
+#include "layers/token_mix.h"
+
+namespace weft {
+
+// Five inputs made of one, each somewhere between a token and the one before it, by weights that
+// depend on the token through a narrow layer (RWKV-6). With D_t = x_{t-1} - x_t:
+//   h = tanh( x_proj.0 (x + D * mu) ),   m_n = x_proj.2[:, n] h_n + x_bias_n,   x_n = x + D * m_n
+// x [tokens, hidden] compute type. Every tensor rank holds all of it; the gradients that reach it
+// there are partial sums.
+class LowRankMix {
+ public:
+  enum Which { kR, kW, kK, kV, kG, kCount };
+  using Inputs = std::array<Tensor, kCount>;
+
+  LowRankMix(const Build& build, int64_t rank);
+
+  Inputs forward(Exec& exec, const Tensor& x, const MixerContext& context, SavedStack& saved) const;
+  // dx f32
+  Tensor backward(Exec& exec, const Inputs& d, const MixerContext& context,
+                  SavedStack& saved) const;
+
+  double flops_per_token() const;
+
+ private:
+  struct Saved {
+    Tensor x, before;    // before: x_{t-1}
+    Tensor low_in, low;  // [tokens, 5 * rank] before and after the tanh
+    Inputs mix;          // m_n
+  };
+
+  DType compute_;
+  int64_t hidden_, rank_;
+  PreviousToken previous_;
+  Parameter& mu_;  // [hidden]
+  Linear down_;
+  Parameter& up_;    // [hidden, 5 * rank]
+  Parameter& bias_;  // [5, hidden]
+};
+
+}  // namespace weft

@@ -1,0 +1,141 @@
+#include "layers/memory/memory_router.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/gemm.h"
+#include "layers/convert.h"
+#include "layers/token_statistics.h"
+
+namespace weft {
+namespace {
+
+using kernels::Transpose;
+using kernels::Write;
+
+double mean_of(const Tensor& t) {
+  const float* x = t.data<float>();
+  return std::accumulate(x, x + t.elements(), 0.0) /
+         static_cast<double>(std::max<int64_t>(1, t.elements()));
+}
+
+std::vector<int64_t> counts_of(const Tensor& index, int64_t memories) {
+  std::vector<int64_t> counts(static_cast<size_t>(memories));
+  const int32_t* chosen = index.data<int32_t>();
+  for (int64_t i = 0; i < index.elements(); ++i) ++counts[static_cast<size_t>(chosen[i])];
+  return counts;
+}
+
+// One more column: the shared memory, weighed 1.
+void append_shared(Exec& exec, int64_t memories, MemoryRouting& routing) {
+  const Shape& s = routing.routed.index.shape();
+  routing.index = exec.empty({s[0], s[1] + 1}, DType::kI32);
+  routing.weight = exec.empty({s[0], s[1] + 1});
+  for (int64_t t = 0; t < s[0]; ++t) {
+    int32_t* index = routing.index.data<int32_t>() + t * (s[1] + 1);
+    float* weight = routing.weight.data<float>() + t * (s[1] + 1);
+    std::copy_n(routing.routed.index.data<int32_t>() + t * s[1], s[1], index);
+    std::copy_n(routing.routed.weight.data<float>() + t * s[1], s[1], weight);
+    index[s[1]] = static_cast<int32_t>(memories);
+    weight[s[1]] = 1.0f;
+  }
+}
+
+}  // namespace
+
+MemoryRouter::MemoryRouter(const Build& build, const MemoryOptions& options)
+    : options_(options),
+      layer_(build.layer),
+      tensor_ranks_(build.store.here()[Axis::kTensor].size),
+      weight_(build.store.declare({.name = build.scope + "router.weight",
+                                   .global = {options.memories, build.hidden},
+                                   .partial_over = {Axis::kTensor},
+                                   .init = Init::normal(kInitDeviation),
+                                   .f32 = true})) {}
+
+Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) const {
+  const int64_t tokens = x.shape().rows(), memories = options_.memories;
+  const Tensor logits = exec.empty({tokens, memories}), entropy = exec.scratch({tokens});
+  kernels::gemm(exec, in_type(exec, x, DType::kF32), weight_.value, logits, {.b = Transpose::kYes});
+  Routing routing;
+  routing.probabilities = exec.empty(logits.shape());
+  routing.weight = exec.empty({tokens, options_.top_k});
+  routing.log_sum_exp = exec.empty({tokens});
+  kernels::RouterInput in{.logits = logits};
+  if (step != nullptr && step->given_memories.contains(layer_)) {
+    routing.index = step->given_memories.at(layer_);
+    in.choice = kernels::Choice::kGiven;
+  } else {
+    routing.index = exec.empty({tokens, options_.top_k}, DType::kI32);
+  }
+  kernels::Routed out = routing.views();
+  out.entropy = entropy;
+  const int64_t bad_token = kernels::route_forward(exec, rule(), in, out);
+
+  Communicator* ranks = step == nullptr ? nullptr : step->token_ranks;
+  routing.tokens = sum_over_tokens(exec, ranks, tokens);
+  const std::vector<int64_t> mine = counts_of(routing.index, memories);
+  const std::vector<int64_t> counts = sum_over_tokens(exec, ranks, mine);
+  routing.fraction = exec.empty({1, memories});
+  for (size_t e = 0; e < counts.size(); ++e) {
+    routing.fraction.data<float>()[e] = static_cast<float>(
+        static_cast<double>(counts[e]) / static_cast<double>(std::max<int64_t>(1, routing.tokens)));
+  }
+  if (step != nullptr && !step->repeating) {
+    MoeReport told = report(exec, routing, entropy);
+    told.counts = mine;
+    told.bad_token = bad_token;
+    step->reports.push_back(std::move(told));
+  }
+  return routing;
+}
+
+MoeReport MemoryRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy) const {
+  MoeReport report{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
+  // This rank's part of means over all tokens of the micro-batch.
+  const double here = static_cast<double>(routing.probabilities.shape()[0]) /
+                      static_cast<double>(std::max<int64_t>(1, routing.tokens));
+  const Tensor mean = exec.empty({options_.memories});
+  kernels::column_mean(exec, routing.probabilities, mean);
+  for (int64_t e = 0; e < options_.memories; ++e) {
+    report.aux += here * static_cast<double>(options_.memories) *
+                  routing.fraction.data<float>()[e] * mean.data<float>()[e];
+  }
+  report.router_entropy = here * mean_of(entropy);
+  return report;
+}
+
+MemoryRouting MemoryRouter::forward(Exec& exec, const Tensor& x, StepContext* step) const {
+  MemoryRouting routing;
+  routing.routed = decide(exec, x, step);
+  routing.index = routing.routed.index;
+  routing.weight = routing.routed.weight;
+  if (options_.shared) append_shared(exec, options_.memories, routing);
+  return routing;
+}
+
+void MemoryRouter::backward(Exec& exec, const Tensor& x, const MemoryRouting& routing,
+                            const Tensor& d_weight, const StepContext* step,
+                            const Tensor& dx) const {
+  const int64_t tokens = x.shape().rows();
+  Tensor d_routed = d_weight;
+  if (options_.shared) {
+    d_routed = exec.empty({tokens, options_.top_k});
+    kernels::copy(exec, d_weight.view().columns(0, options_.top_k), d_routed);
+  }
+  const double share = step == nullptr ? 0.0 : static_cast<double>(step->aux_scale);
+  const double scale =
+      options_.aux_loss * static_cast<double>(options_.memories) * share /
+      (static_cast<double>(std::max<int64_t>(1, routing.routed.tokens)) * tensor_ranks_);
+  const Tensor d_logits = exec.empty({tokens, options_.memories});
+  kernels::route_backward(exec, rule(), {}, routing.routed.views(),
+                          {.d_weight = d_routed,
+                           .fraction = routing.routed.fraction,
+                           .aux_scale = static_cast<float>(scale)},
+                          d_logits);
+  kernels::gemm(exec, d_logits, in_type(exec, x, DType::kF32), weight_.grad,
+                {.a = Transpose::kYes, .write = Write::kAccumulate});
+  kernels::gemm(exec, d_logits, weight_.value, dx, {.write = Write::kAccumulate});
+}
+
+}  // namespace weft

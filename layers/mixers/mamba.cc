@@ -1,0 +1,152 @@
+// Mamba. (x, z) = in_proj(input),  x <- silu(short convolution(x)),  (r, B, C) = x_proj(x),  dt =
+// softplus(dt_proj(r) + bias), and per channel c with `state` numbers:
+//   M_t[n, c] = e^{-dt_c e^{A_log_cn}} M_{t-1}[n, c] + dt_c B_n x_c,    y_c = sum_n C_n M_t[n, c] +
+//   D_c x_c out_proj(y * silu(z))
+#include <cmath>
+
+#include "kernels/ssm.h"
+#include "layers/convert.h"
+#include "layers/linear.h"
+#include "layers/mixers/mixer.h"
+#include "layers/recurrence/selective.h"
+#include "layers/short_conv.h"
+
+namespace weft {
+namespace {
+
+struct MambaOptions {
+  int64_t state = 16, inner = 0, dt_rank = 0;
+};
+
+void fields(FieldVisitor& f, MambaOptions& c) {
+  f("state", c.state, "numbers per channel", at_least(1));
+  f("inner", c.inner, "channels; 0: twice the hidden width", at_least(0));
+  f("dt_rank", c.dt_rank,
+    "rank of the projection that gives the steps; 0: a sixteenth of the hidden width", at_least(0));
+}
+
+class Mamba final : public Mixer {
+ public:
+  Mamba(const MixerBuild& build, const MambaOptions& o)
+      : o_(o),
+        compute_(build.compute),
+        hidden_(build.hidden),
+        project_(build, {{.name = "in_proj", .rows = 2 * o.inner, .blocks = {o.inner, o.inner}}},
+                 build.hidden, {.cut = Linear::Cut::kRows}),
+        conv_(build, "conv1d", {.channels = o.inner, .bias = true}),
+        select_(build, {{"x_proj", o.dt_rank + 2 * o.state}}, o.inner,
+                {.cut = Linear::Cut::kColumns}),
+        step_(build, {{"dt_proj", o.inner}}, o.dt_rank,
+              {.init = step_init(o.dt_rank), .cut = Linear::Cut::kRows}),
+        dt_bias_(channels(build, "dt_proj.bias", {o.inner}, Init::time_step(1e-3, 1e-1))),
+        a_log_(channels(build, "A_log", {o.inner, o.state}, Init::each([n = o.state](int64_t i) {
+                          return std::log(static_cast<double>(i % n + 1));
+                        }))),
+        d_(channels(build, "D", {o.inner}, Init::constant(1.0))),
+        recurrence_({o.inner, o.state}),
+        out_(build, {{"out_proj", build.hidden}}, o.inner,
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
+
+  Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
+                 SavedStack& saved) const override {
+    const int64_t tokens = context.sequence.tokens();
+    Saved f;
+    f.projected = project_.forward(exec, x, compute_, saved);
+    f.x = exec.empty({tokens, o_.inner}, compute_);
+    conv_.forward(exec, input(f.projected), f.x, context.sequence, context.state, saved);
+    f.selected = select_.forward(exec, f.x, compute_, saved);
+    const Tensor low = exec.empty({tokens, o_.dt_rank}, compute_);
+    kernels::copy(exec, part(f.selected, kStep), low);
+    f.step = step_.forward(exec, low, DType::kF32, saved);
+    f.dt = exec.empty({tokens, o_.inner});
+    kernels::time_step_forward(exec, f.step, dt_bias_.value, f.dt);
+    f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    const Tensor gated = exec.empty(f.y.shape(), compute_);
+    kernels::silu_gate_forward(exec, f.y, gate(f.projected), gated);
+    saved.push(std::move(f));
+    return out_.forward(exec, gated, DType::kF32, saved);
+  }
+
+  Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
+                  SavedStack& saved) const override {
+    const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
+    const Saved f = saved.pop<Saved>();
+    const Tensor d = exec.empty(f.projected.shape(), compute_);
+    kernels::silu_gate_backward(exec, f.y, gate(f.projected), d_y, d_y, gate(d));
+    const Tensor d_selected = exec.empty(f.selected.shape(), compute_);
+    const Tensor dx_scan = exec.empty(f.x.shape()), d_dt = exec.empty(f.dt.shape());
+    recurrence_.backward(
+        exec, inputs(f), context.sequence, d_y, context.part(kRecurrence),
+        {dx_scan, d_dt, part(d_selected, kInput), part(d_selected, kRead), a_log_.grad, d_.grad},
+        saved);
+    const Tensor d_step = exec.empty(f.dt.shape(), compute_);
+    kernels::time_step_backward(exec, f.step, dt_bias_.value, d_dt, d_step, dt_bias_.grad);
+    kernels::copy(exec, step_.backward(exec, d_step, compute_, saved), part(d_selected, kStep));
+    const Tensor dx = select_.backward(exec, d_selected, DType::kF32, saved);
+    kernels::add(exec, dx, dx_scan, dx);
+    conv_.backward(exec, input(f.projected), dx, input(d), context.sequence, context.state, saved);
+    return project_.backward(exec, d, DType::kF32, saved);
+  }
+
+  double flops_per_token(int64_t) const override {
+    const int64_t weights = hidden_ * (project_.out() + o_.inner) +
+                            o_.inner * (select_.out() + o_.dt_rank + ShortConv::kTaps);
+    return 2.0 * static_cast<double>(weights) + recurrence_.flops_per_token();
+  }
+
+ private:
+  struct Saved {
+    Tensor projected;  // [tokens, x | z]
+    Tensor x;          // [tokens, inner] after the convolution
+    Tensor selected;   // [tokens, r | B | C]
+    Tensor step, dt;   // [tokens, inner] f32, before and after the softplus
+    Tensor y;          // [tokens, inner]
+  };
+  enum Selected { kStep, kInput, kRead };
+
+  static Init step_init(int64_t rank) {
+    const double limit = 1.0 / std::sqrt(static_cast<double>(rank));
+    return Init::uniform(-limit, limit);
+  }
+  static Parameter& channels(const Build& build, const char* name, const Shape& shape,
+                             const Init& init) {
+    return build.store.declare({.name = build.scope + name,
+                                .global = shape,
+                                .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                                .init = init,
+                                .weight_decay = false,
+                                .f32 = true});
+  }
+  View input(const Tensor& rows) const { return rows.view().columns(0, o_.inner); }
+  View gate(const Tensor& rows) const { return rows.view().columns(o_.inner, o_.inner); }
+  View part(const Tensor& selected, Selected which) const {
+    if (which == kStep) return selected.view().columns(0, o_.dt_rank);
+    return selected.view().columns(o_.dt_rank + (which == kRead ? o_.state : 0), o_.state);
+  }
+  SelectiveInputs inputs(const Saved& f) const {
+    return {f.x, f.dt, part(f.selected, kInput), part(f.selected, kRead), a_log_.value, d_.value};
+  }
+
+  MambaOptions o_;
+  DType compute_;
+  int64_t hidden_;
+  Linear project_;
+  ShortConv conv_;
+  Linear select_, step_;
+  Parameter &dt_bias_, &a_log_, &d_;
+  SelectiveRecurrence recurrence_;
+  Linear out_;
+};
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_mamba(const MixerBuild& build) {
+  auto o = read_options<MambaOptions>(build.options, "mamba");
+  if (o.inner == 0) o.inner = 2 * build.hidden;
+  if (o.dt_rank == 0) o.dt_rank = (build.hidden + 15) / 16;
+  return std::make_unique<Mamba>(build, o);
+}
+
+std::vector<FieldInfo> options_of_mamba() { return describe<MambaOptions>(); }
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "layers/build.h"
+
+namespace weft {
+
+// How the weights of RWKV-7 start, as published: functions of the channel n of D, its place in a
+// head of width d, and the layer's depth.
+struct Rwkv7Start {
+  int64_t hidden, width;
+  double depth;  // 0 in the first layer, 1 in the last
+  double rest;   // 1 in the first layer, 1 / layers in the last
+  double level;  // 1 / layers in the first layer, 1 in the last
+
+  Rwkv7Start(const Build& build, int64_t heads)
+      : hidden(build.hidden),
+        width(build.hidden / heads),
+        depth(build.layers > 1 ? ratio(build.layer, build.layers - 1) : 0.0),
+        rest(1.0 - ratio(build.layer, build.layers)),
+        level(ratio(build.layer + 1, build.layers)) {}
+
+  static double ratio(int64_t a, int64_t b) {
+    return static_cast<double>(a) / static_cast<double>(std::max<int64_t>(b, 1));
+  }
+
+  Init mix(double power) const {
+    return Init::each([power = power * rest, hidden = hidden](int64_t n) {
+      return 1.0 - std::pow(ratio(n, hidden), power);
+    });
+  }
+  // base + line (n / (D - 1) - 1/2) + zigzag z |z|, z from -1 to 1 along each head
+  Init ramp(double base, double line, double zigzag) const {
+    return Init::each([=, *this](int64_t n) {
+      return base + line * (ratio(n, hidden - 1) - 0.5) + zigzag * zigzag_at(n);
+    });
+  }
+  Init decay() const {
+    return Init::each([*this](int64_t n) {
+      const double power = 1.0 + std::pow(depth, 0.3);
+      return -5.5 + 6.0 * std::pow(ratio(n, hidden - 1), power) + 2.5 * zigzag_at(n);
+    });
+  }
+  Init norm() const { return Init::constant(std::pow(level, 0.7)); }
+
+  // Ranks grow with the square root of the width, in steps of 32.
+  int64_t rank(double factor) const {
+    const double steps = factor * std::sqrt(static_cast<double>(hidden)) / 32.0;
+    return std::max<int64_t>(32, 32 * std::llround(steps));
+  }
+
+ private:
+  double zigzag_at(int64_t n) const {
+    const double half = static_cast<double>(width - 1) / 2.0;
+    const double z = half > 0 ? (static_cast<double>(n % width) - half) / half : 0.0;
+    return z * std::abs(z);
+  }
+};
+
+}  // namespace weft

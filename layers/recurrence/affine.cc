@@ -1,0 +1,200 @@
+#include "layers/recurrence/affine.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace weft {
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;  // elements that are worth a task of their own
+
+template <class Each>
+void for_blocks(Exec& exec, int64_t count, Each each) {
+  const int64_t tasks = (count + kGrain - 1) / kGrain;
+  exec.threads.run(tasks, [&](int64_t task) {
+    const int64_t end = std::min(count, (task + 1) * kGrain);
+    for (int64_t i = task * kGrain; i < end; ++i) each(i);
+  });
+}
+
+State scaled(Exec& exec, const Tensor& logs, const State& state) {
+  State out;
+  for (const Tensor& t : state) {
+    const Tensor to = exec.empty(t.shape());
+    const int64_t inner = logs.elements() == 0 ? 0 : t.elements() / logs.elements();
+    const float *from = t.data<float>(), *f = logs.data<float>();
+    float* data = to.data<float>();
+    for_blocks(exec, t.elements(), [&](int64_t i) { data[i] = std::exp(f[i / inner]) * from[i]; });
+    out.push_back(to);
+  }
+  return out;
+}
+
+// Rows of the tensors of one head, stacked: [K, V].
+struct Stacked {
+  int64_t count = 0, rows = 0, width = 0;  // heads of all sequences, K, V
+  explicit Stacked(const State& state) {
+    const Shape& s = state[0].shape();
+    count = s[0] * s[1];
+    width = s.dims() > 3 ? s[3] : 1;
+    for (const Tensor& t : state) rows += t.shape()[2];
+  }
+};
+
+enum class Side : uint8_t { kPlain, kTransposed };
+
+// One head: to = A from or A^T from.
+void multiply(const float* a, Side side, const Stacked& s, const State& from, const State& to,
+              int64_t head) {
+  const int64_t k = s.rows, v = s.width;
+  std::vector<float> stacked(static_cast<size_t>(k * v)), result(static_cast<size_t>(k * v), 0.0f);
+  float* at = stacked.data();
+  for (const Tensor& t : from) {
+    const int64_t size = t.shape()[2] * v;
+    std::memcpy(at, t.data<float>() + head * size, static_cast<size_t>(size) * sizeof(float));
+    at += size;
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    for (int64_t j = 0; j < k; ++j) {
+      const float x = side == Side::kPlain ? a[i * k + j] : a[j * k + i];
+      const float* row = stacked.data() + j * v;
+      float* sum = result.data() + i * v;
+      for (int64_t c = 0; c < v; ++c) sum[c] += x * row[c];
+    }
+  }
+  const float* source = result.data();
+  for (const Tensor& t : to) {
+    const int64_t size = t.shape()[2] * v;
+    std::memcpy(t.data<float>() + head * size, source, static_cast<size_t>(size) * sizeof(float));
+    source += size;
+  }
+}
+
+State multiplied(Exec& exec, const Tensor& matrices, Side side, const State& state) {
+  const Stacked s(state);
+  State out;
+  for (const Tensor& t : state) out.push_back(exec.empty(t.shape()));
+  exec.threads.run(s.count, [&](int64_t head) {
+    multiply(matrices.data<float>() + head * s.rows * s.rows, side, s, state, out, head);
+  });
+  return out;
+}
+
+State scaled_on_both_sides(Exec& exec, const State& logs, const State& state) {
+  const Shape& s = state[0].shape();
+  const int64_t rows = s[2], columns = s[3];
+  const Tensor out = exec.empty(s);
+  const float *r = logs[0].data<float>(), *c = logs[1].data<float>();
+  const float* from = state[0].data<float>();
+  float* to = out.data<float>();
+  for_blocks(exec, out.elements(), [&](int64_t i) {
+    const int64_t row = i / columns, head = row / rows;
+    to[i] = std::exp(r[row] + c[head * columns + i % columns]) * from[i];
+  });
+  return {out};
+}
+
+enum class Turn : uint8_t { kForward, kBack };
+
+State turned(Exec& exec, const State& by, Turn turn, const State& state) {
+  const Shape& s = state[0].shape();
+  const int64_t half = s[3] * s[4];  // entries of a real part
+  const Tensor out = exec.empty(s);
+  const float *logs = by[0].data<float>(), *angles = by[1].data<float>();
+  const float sign = turn == Turn::kForward ? 1.0f : -1.0f;
+  exec.threads.run(s[0] * s[1], [&](int64_t head) {
+    const float *re = state[0].data<float>() + 2 * head * half, *im = re + half;
+    float *to_re = out.data<float>() + 2 * head * half, *to_im = to_re + half;
+    for (int64_t i = 0; i < half; ++i) {
+      const int64_t row = i / s[4];
+      const float size = std::exp(logs[head * s[3] + row]);
+      const float cosine = size * angles[2 * head * s[3] + row];
+      const float sine = sign * size * angles[(2 * head + 1) * s[3] + row];
+      to_re[i] = cosine * re[i] - sine * im[i];
+      to_im[i] = sine * re[i] + cosine * im[i];
+    }
+  });
+  return {out};
+}
+
+// (cos, sin) of the sum of two angles.
+Tensor added_angles(Exec& exec, const Tensor& a, const Tensor& b) {
+  const Shape& s = a.shape();
+  const Tensor out = exec.empty(s);
+  const float *x = a.data<float>(), *y = b.data<float>();
+  float* to = out.data<float>();
+  for (int64_t head = 0; head < s[0] * s[1]; ++head) {
+    for (int64_t c = 2 * head * s[3]; c < (2 * head + 1) * s[3]; ++c) {
+      const int64_t d = c + s[3];
+      to[c] = x[c] * y[c] - x[d] * y[d];
+      to[d] = x[c] * y[d] + x[d] * y[c];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+State transform(Exec& exec, Transition kind, const State& transition, const State& state) {
+  switch (kind) {
+    case Transition::kNone:
+      return state;
+    case Transition::kFactor:
+      return scaled(exec, transition[0], state);
+    case Transition::kSides:
+      return scaled_on_both_sides(exec, transition, state);
+    case Transition::kTurn:
+      return turned(exec, transition, Turn::kForward, state);
+    default:
+      return multiplied(exec, transition[0], Side::kPlain, state);
+  }
+}
+
+State transform_adjoint(Exec& exec, Transition kind, const State& transition, const State& state) {
+  if (kind == Transition::kTurn) return turned(exec, transition, Turn::kBack, state);
+  if (kind != Transition::kDense) return transform(exec, kind, transition, state);
+  return multiplied(exec, transition[0], Side::kTransposed, state);
+}
+
+State compose(Exec& exec, Transition kind, const State& first, const State& second) {
+  switch (kind) {
+    case Transition::kNone:
+      return {};
+    case Transition::kFactor:
+    case Transition::kSides:
+      return add_states(exec, first, second);
+    case Transition::kTurn:
+      return {add_states(exec, {first[0]}, {second[0]})[0],
+              added_angles(exec, first[1], second[1])};
+    default:
+      return multiplied(exec, second[0], Side::kPlain, first);
+  }
+}
+
+State add_states(Exec& exec, const State& a, const State& b) {
+  State out;
+  for (size_t i = 0; i < a.size(); ++i) {
+    out.push_back(exec.empty(a[i].shape()));
+    const float *x = a[i].data<float>(), *y = b[i].data<float>();
+    float* to = out[i].data<float>();
+    for_blocks(exec, a[i].elements(), [&](int64_t e) { to[e] = x[e] + y[e]; });
+  }
+  return out;
+}
+
+Tensor summed_rows(Exec& exec, ConstView x, const Sequence& sequence, const HeadRows& of) {
+  const int64_t group = of.heads / of.kv_heads;
+  const Tensor total = exec.zeros({sequence.count(), of.heads, of.width});
+  exec.threads.run(sequence.count() * of.heads, [&](int64_t index) {
+    const auto document = static_cast<size_t>(index / of.heads);
+    const int64_t column = index % of.heads / group * of.width;
+    float* sum = total.data<float>() + index * of.width;
+    for (int64_t t = sequence.documents[document]; t < sequence.documents[document + 1]; ++t) {
+      const float* row = x.as<float>() + t * x.row_stride + column;
+      for (int64_t c = 0; c < of.width; ++c) sum[c] += row[c];
+    }
+  });
+  return total;
+}
+
+}  // namespace weft

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <utility>
+
+#include "core/saved.h"
+#include "layers/sequence.h"
+#include "layers/span.h"
+
+namespace weft {
+
+// A sequence mixer without its weights. A span may be one token (decoding), the documents of a
+// batch, or a rank's share of them: a family writes down its rule over the documents of one span,
+// and forward and backward below make training, decoding and sequence parallelism of it.
+//   In: what the rule reads per token (views; the caller keeps them until backward)
+//   Grad: views to write their gradients to
+//   Keep: what run leaves for run_backward
+// States: [documents, heads, ...] f32. An empty State means that every document starts here.
+template <class In, class Grad, class Keep>
+class Recurrence : public SpanAlgebra {
+ public:
+  using Inputs = In;
+  using Gradients = Grad;
+
+  // [tokens, heads * dv] in the type of v. `state`, where given, enters as before the tokens and
+  // leaves as after them.
+  Tensor forward(Exec& exec, const In& in, const Sequence& sequence, State* state,
+                 SavedStack& saved) const {
+    const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->forward
+                                                                   : nullptr);
+    if (is_core() && sequence.profile != nullptr)
+      sequence.profile->programs.emplace(this->program());
+    Frame f;
+    const bool ring = exchange() == Exchange::kRing;
+    if (state != nullptr) f.entering = std::move(*state);
+    if (sequence.is_split()) {
+      WEFT_CHECK(state == nullptr, "a state cannot enter documents that {} ranks share",
+                 sequence.ranks->size());
+      if (ring) {
+        f.entering = ring_enter(exec, sequence, *this);
+      } else {
+        const Summary mine = chains_of(exec, sequence, summarize(exec, in, sequence));
+        f.gathered = gather_spans(exec, *sequence.ranks, mine, passing_chains(exec, sequence));
+        f.entering = to_documents(exec, sequence, *this,
+                                  entering_state(exec, sequence.ranks->rank(), *this, f.gathered));
+      }
+    }
+    State leaving;
+    const bool sends = sequence.is_split() && ring;
+    const bool wanted = state != nullptr || sends || sequence.records != nullptr;
+    const Tensor out = run(exec, in, sequence, f.entering, wanted ? &leaving : nullptr, f.kept);
+    if (sequence.records != nullptr && !ring) {
+      sequence.records->push_back({this, summarize(exec, in, sequence), f.entering, leaving});
+    }
+    if (sends) ring_leave(exec, sequence, leaving);
+    if (state != nullptr) *state = std::move(leaving);
+    saved.push(std::move(f));
+    return out;
+  }
+
+  // `d_state`, where given, enters as the gradient of the leaving state (empty: zero) and leaves as
+  // that of the entering one.
+  void backward(Exec& exec, const In& in, const Sequence& sequence, ConstView d_out, State* d_state,
+                const Grad& gradients, SavedStack& saved) const {
+    const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->backward
+                                                                   : nullptr);
+    const Frame f = saved.template pop<Frame>();
+    State d_leaving, d_entering;
+    if (d_state != nullptr) d_leaving = std::move(*d_state);
+    if (sequence.is_split()) {
+      WEFT_CHECK(d_state == nullptr,
+                 "a state's gradient cannot enter documents that {} ranks share",
+                 sequence.ranks->size());
+      if (exchange() == Exchange::kRing) {
+        d_leaving = ring_enter_backward(exec, sequence, *this);
+      } else {
+        const State mine = first_documents(
+            exec, sequence, state_gradient(exec, in, sequence, f.kept, f.entering, d_out));
+        d_leaving = from_chains(exec, sequence,
+                                leaving_gradient(exec, *sequence.ranks, *this, f.gathered, mine));
+      }
+    }
+    const bool sends = sequence.is_split() && exchange() == Exchange::kRing;
+    run_backward(exec, in, sequence, f.kept, f.entering,
+                 {d_out, d_leaving, d_state != nullptr || sends ? &d_entering : nullptr},
+                 gradients);
+    if (sends) ring_leave_backward(exec, sequence, d_entering);
+    if (d_state != nullptr) *d_state = std::move(d_entering);
+  }
+
+  // Counts as the mixer's core when its time is taken.
+  virtual bool is_core() const { return true; }
+
+  struct Cotangents {
+    ConstView d_out;
+    const State& d_leaving;  // empty: zero
+    State* d_entering;       // null: not wanted
+  };
+  // The rule itself, over the documents of this span, each from its own entering state. `leaving`
+  // null: not wanted.
+  virtual Tensor run(Exec& exec, const In& in, const Sequence& sequence, const State& entering,
+                     State* leaving, Keep& keep) const = 0;
+  virtual void run_backward(Exec& exec, const In& in, const Sequence& sequence, const Keep& keep,
+                            const State& entering, const Cotangents& d,
+                            const Grad& gradients) const = 0;
+
+  // For Exchange::kPrefix: what each document here does to a state that enters it, and the gradient
+  // of the entering states that comes from this span's outputs alone.
+  virtual Summary summarize(Exec& exec, const In& in, const Sequence& sequence) const = 0;
+  virtual State state_gradient(Exec& exec, const In& in, const Sequence& sequence, const Keep& keep,
+                               const State& entering, ConstView d_out) const = 0;
+
+ private:
+  struct Frame {
+    Keep kept;
+    State entering;
+    GatheredSpans gathered;
+  };
+};
+
+}  // namespace weft

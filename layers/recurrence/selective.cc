@@ -1,0 +1,121 @@
+#include "layers/recurrence/selective.h"
+
+#include <cmath>
+
+namespace weft {
+namespace {
+
+kernels::SelectiveScan scan_of(const SelectiveInputs& in, const Sequence& sequence) {
+  return {in.x, in.dt, in.b, in.c, in.a_log, in.skip, sequence.documents};
+}
+kernels::StaticScan scan_of(const StaticInputs& in, const Sequence& sequence) {
+  return {in.x, in.log_dt, in.a_log, in.b, in.c, in.skip, sequence.documents};
+}
+
+// Room for a state that is wanted.
+View make_state(Exec& exec, const ChannelStates& s, const Sequence& sequence, State* state) {
+  if (state == nullptr) return {};
+  *state = {exec.empty({sequence.count(), s.states, s.channels})};
+  return state->at(0);
+}
+
+// Log factors [documents, states, channels] = -e^{a_log} total, total [documents, channels] being
+// the time that each document takes.
+State factors(Exec& exec, const ChannelStates& s, ConstView a_log, const Tensor& total) {
+  const int64_t documents = total.shape()[0];
+  const Tensor logs = exec.empty({documents, s.states, s.channels});
+  const float* rates = a_log.as<float>();
+  exec.threads.run(documents * s.states, [&](int64_t i) {
+    const int64_t n = i % s.states;
+    const float* time = total.data<float>() + i / s.states * s.channels;
+    float* to = logs.data<float>() + i * s.channels;
+    for (int64_t c = 0; c < s.channels; ++c) to[c] = -std::exp(rates[c * s.states + n]) * time[c];
+  });
+  return {logs};
+}
+
+}  // namespace
+
+Tensor SelectiveRecurrence::run(Exec& exec, const SelectiveInputs& in, const Sequence& sequence,
+                                const State& entering, State* leaving, SelectiveKept&) const {
+  const Tensor out = exec.empty({sequence.tokens(), sizes_.channels}, in.x.dtype);
+  kernels::selective_scan_forward(exec, scan_of(in, sequence), given(entering), out,
+                                  make_state(exec, sizes_, sequence, leaving));
+  return out;
+}
+
+void SelectiveRecurrence::run_backward(Exec& exec, const SelectiveInputs& in,
+                                       const Sequence& sequence, const SelectiveKept&,
+                                       const State& entering, const Cotangents& d,
+                                       const SelectiveGradients& gradients) const {
+  kernels::selective_scan_backward(
+      exec, scan_of(in, sequence), given(entering), d.d_out, given(d.d_leaving),
+      {gradients.x, gradients.dt, gradients.b, gradients.c, gradients.a_log, gradients.skip,
+       make_state(exec, sizes_, sequence, d.d_entering)});
+}
+
+Summary SelectiveRecurrence::summarize(Exec& exec, const SelectiveInputs& in,
+                                       const Sequence& sequence) const {
+  const Tensor total = exec.zeros({sequence.count(), sizes_.channels});
+  exec.threads.run(sequence.count(), [&](int64_t d) {
+    float* sum = total.data<float>() + d * sizes_.channels;
+    for (int64_t t = sequence.documents[static_cast<size_t>(d)];
+         t < sequence.documents[static_cast<size_t>(d) + 1]; ++t) {
+      const float* dt = in.dt.as<float>() + t * in.dt.row_stride;
+      for (int64_t c = 0; c < sizes_.channels; ++c) sum[c] += dt[c];
+    }
+  });
+  State update;
+  const View to = make_state(exec, sizes_, sequence, &update);
+  kernels::selective_scan_forward(exec, scan_of(in, sequence), {}, {}, to);
+  return {factors(exec, sizes_, in.a_log, total), update};
+}
+
+SelectiveGradients SelectiveRecurrence::scratch_gradients(Exec& exec, const SelectiveInputs& in,
+                                                          std::vector<Tensor>& hold) const {
+  return {scratch_like(exec, in.x, hold),     scratch_like(exec, in.dt, hold),
+          scratch_like(exec, in.b, hold),     scratch_like(exec, in.c, hold),
+          scratch_like(exec, in.a_log, hold), scratch_like(exec, in.skip, hold)};
+}
+
+Tensor StaticRecurrence::run(Exec& exec, const StaticInputs& in, const Sequence& sequence,
+                             const State& entering, State* leaving, SelectiveKept&) const {
+  const Tensor out = exec.empty({sequence.tokens(), sizes_.channels}, in.x.dtype);
+  kernels::static_scan_forward(exec, scan_of(in, sequence), given(entering), out,
+                               make_state(exec, sizes_, sequence, leaving));
+  return out;
+}
+
+void StaticRecurrence::run_backward(Exec& exec, const StaticInputs& in, const Sequence& sequence,
+                                    const SelectiveKept&, const State& entering,
+                                    const Cotangents& d, const StaticGradients& gradients) const {
+  kernels::static_scan_backward(
+      exec, scan_of(in, sequence), given(entering), d.d_out, given(d.d_leaving),
+      {gradients.x, gradients.log_dt, gradients.a_log, gradients.b, gradients.c, gradients.skip,
+       make_state(exec, sizes_, sequence, d.d_entering)});
+}
+
+Summary StaticRecurrence::summarize(Exec& exec, const StaticInputs& in,
+                                    const Sequence& sequence) const {
+  const Tensor total = exec.empty({sequence.count(), sizes_.channels});
+  for (int64_t d = 0; d < sequence.count(); ++d) {
+    const auto tokens = static_cast<float>(sequence.documents[static_cast<size_t>(d) + 1] -
+                                           sequence.documents[static_cast<size_t>(d)]);
+    for (int64_t c = 0; c < sizes_.channels; ++c) {
+      total.data<float>()[d * sizes_.channels + c] = tokens * std::exp(in.log_dt.as<float>()[c]);
+    }
+  }
+  State update;
+  const View to = make_state(exec, sizes_, sequence, &update);
+  kernels::static_scan_forward(exec, scan_of(in, sequence), {}, {}, to);
+  return {factors(exec, sizes_, in.a_log, total), update};
+}
+
+StaticGradients StaticRecurrence::scratch_gradients(Exec& exec, const StaticInputs& in,
+                                                    std::vector<Tensor>& hold) const {
+  return {scratch_like(exec, in.x, hold),     scratch_like(exec, in.log_dt, hold),
+          scratch_like(exec, in.a_log, hold), scratch_like(exec, in.b, hold),
+          scratch_like(exec, in.c, hold),     scratch_like(exec, in.skip, hold)};
+}
+
+}  // namespace weft

@@ -1,0 +1,237 @@
+#include "parallel/mpi_comm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "parallel/check_views.h"
+#include "parallel/layout.h"
+#include "parallel/mpi_call.h"
+#include "parallel/reduction.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kSmallReduction =
+    16 << 10;  // bytes: below, one exchange of everything is quicker than two
+
+const char* offset(const void* data, int64_t bytes) {
+  return static_cast<const char*>(data) + bytes;
+}
+char* offset(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }
+
+}  // namespace
+
+struct MpiComm::Impl {
+  MPI_Comm comm = MPI_COMM_NULL;
+  ~Impl() {
+    int over = 0;
+    MPI_Finalized(&over);
+    if (!over && comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+  }
+};
+
+// One half of an exchange. Data of a send is only read.
+struct MpiComm::Message {
+  Transfer::Kind kind;
+  int peer;
+  void* data;
+  int64_t bytes;
+
+  static Message send(int peer, const void* data, int64_t bytes) {
+    return {Transfer::Kind::kSend, peer, const_cast<void*>(data), bytes};
+  }
+  static Message receive(int peer, void* data, int64_t bytes) {
+    return {Transfer::Kind::kRecv, peer, data, bytes};
+  }
+};
+
+MpiComm::MpiComm(std::unique_ptr<Impl> impl, const MpiOptions& options, const std::string& axis)
+    : impl_(std::move(impl)), options_(options) {
+  MPI_Comm_set_errhandler(impl_->comm, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(impl_->comm, &rank_);
+  MPI_Comm_size(impl_->comm, &size_);
+  name_ = fmt::format("{}[{}/{}]", axis, rank_, size_);
+}
+
+MpiComm::~MpiComm() = default;
+
+std::unique_ptr<MpiComm> MpiComm::world(const MpiOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &impl->comm), "world", "MPI_Comm_dup");
+  return std::unique_ptr<MpiComm>(new MpiComm(std::move(impl), options, "world"));
+}
+
+std::unique_ptr<MpiComm> MpiComm::split(int color, int key, const std::string& axis) {
+  auto impl = std::make_unique<Impl>();
+  check_mpi(MPI_Comm_split(impl_->comm, color < 0 ? MPI_UNDEFINED : color, key, &impl->comm), name_,
+            "split");
+  if (impl->comm == MPI_COMM_NULL) return nullptr;
+  return std::unique_ptr<MpiComm>(new MpiComm(std::move(impl), options_, axis));
+}
+
+// All messages at once, in pieces that MPI can count; between two ranks they arrive in the order of
+// the list.
+void MpiComm::exchange(const char* call, std::span<const Message> messages) {
+  std::vector<MPI_Request> requests;
+  std::vector<int> expected;  // bytes, by request; -1 for sends
+  for (const Transfer::Kind kind : {Transfer::Kind::kRecv, Transfer::Kind::kSend}) {
+    for (const Message& m : messages) {
+      if (m.kind != kind) continue;
+      for (int64_t at = 0; at == 0 || at < m.bytes; at += options_.largest_message) {
+        const int bytes = static_cast<int>(std::min(options_.largest_message, m.bytes - at));
+        MPI_Request& request = requests.emplace_back(MPI_REQUEST_NULL);
+        expected.push_back(kind == Transfer::Kind::kRecv ? bytes : -1);
+        check_mpi(
+            kind == Transfer::Kind::kRecv
+                ? MPI_Irecv(offset(m.data, at), bytes, MPI_BYTE, m.peer, 0, impl_->comm, &request)
+                : MPI_Isend(offset(m.data, at), bytes, MPI_BYTE, m.peer, 0, impl_->comm, &request),
+            name_, call);
+      }
+    }
+  }
+  std::vector<MPI_Status> statuses(requests.size());
+  const int code = MPI_Waitall(static_cast<int>(requests.size()), requests.data(), statuses.data());
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    if (code == MPI_ERR_IN_STATUS) check_mpi(statuses[i].MPI_ERROR, name_, call);
+    if (code != MPI_SUCCESS || expected[i] < 0) continue;
+    int got = 0;
+    MPI_Get_count(&statuses[i], MPI_BYTE, &got);
+    WEFT_CHECK(got == expected[i], "{} on {}: rank {} sent {} bytes, {} were expected", call, name_,
+               statuses[i].MPI_SOURCE, got, expected[i]);
+  }
+  check_mpi(code, name_, call);
+}
+
+void MpiComm::gather_bytes(const void* mine, int64_t bytes, void* all) {
+  const bool in_place = mine == offset(all, rank_ * bytes);
+  if (bytes <= options_.largest_message) {
+    const int count = static_cast<int>(bytes);
+    check_mpi(MPI_Allgather(in_place ? MPI_IN_PLACE : mine, count, MPI_BYTE, all, count, MPI_BYTE,
+                            impl_->comm),
+              name_, "all_gather");
+    return;
+  }
+  std::vector<Message> messages;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    messages.push_back(Message::send(r, mine, bytes));
+    messages.push_back(Message::receive(r, offset(all, r * bytes), bytes));
+  }
+  exchange("all_gather", messages);
+  if (!in_place) std::memcpy(offset(all, rank_ * bytes), mine, static_cast<size_t>(bytes));
+}
+
+void MpiComm::all_gather(Exec&, ConstView mine, View all) {
+  check_all_gather(*this, mine, all);
+  if (!mine.empty()) gather_bytes(mine.data, bytes_of(mine), all.data);
+}
+
+// out = reduction over the ranks, in their order: row r of `parts`, or `own` for this rank's.
+void MpiComm::reduce_parts(Exec& exec, const Tensor& parts, const void* own, View out,
+                           ReduceOp op) {
+  const int64_t count = out.shape.elements(), bytes = bytes_of(out);
+  constexpr int64_t kTask = 1 << 15;
+  exec.threads.run((count + kTask - 1) / kTask, [&](int64_t task) {
+    Reduction part{op, {}, {out.data}, task * kTask, std::min(count, (task + 1) * kTask), 0};
+    for (int r = 0; r < size_; ++r) {
+      part.from.push_back(r == rank_ && own != nullptr ? own : offset(parts.raw(), r * bytes));
+    }
+    part.run(out.dtype);
+  });
+}
+
+// Every rank receives all ranks' parts of its share, reduces it, and sends the result to all.
+void MpiComm::reduce_block(Exec& exec, View block, ReduceOp op) {
+  const int64_t count = block.shape.elements(), element = size_of(block.dtype);
+  const auto share = [&](int r) { return even_part(count, r, size_); };
+  const auto at = [&](int r) { return offset(block.data, share(r).begin * element); };
+  const int64_t mine = share(rank_).size();
+  const Tensor parts = exec.scratch({size_, mine}, block.dtype);
+  std::vector<Message> there, back;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    there.push_back(Message::send(r, at(r), share(r).size() * element));
+    there.push_back(Message::receive(r, offset(parts.raw(), r * mine * element), mine * element));
+    back.push_back(Message::send(r, at(rank_), mine * element));
+    back.push_back(Message::receive(r, at(r), share(r).size() * element));
+  }
+  exchange("all_reduce", there);
+  reduce_parts(exec, parts, at(rank_), {at(rank_), {mine}, mine, block.dtype, {}}, op);
+  exchange("all_reduce", back);
+}
+
+void MpiComm::all_reduce(Exec& exec, View inout, ReduceOp op) {
+  check_all_reduce(*this, inout);
+  const int64_t count = inout.shape.elements(), element = size_of(inout.dtype);
+  if (count == 0 || size_ == 1) return;
+  if (bytes_of(inout) <= kSmallReduction) {
+    const Tensor all = exec.scratch({size_, count}, inout.dtype);
+    gather_bytes(inout.data, count * element, all.raw());
+    reduce_parts(exec, all, nullptr, inout, op);
+    return;
+  }
+  const int64_t block = std::max<int64_t>(1, options_.block / element);
+  for (int64_t begin = 0; begin < count; begin += block) {
+    const int64_t size = std::min(block, count - begin);
+    reduce_block(exec, {offset(inout.data, begin * element), {size}, size, inout.dtype, {}}, op);
+  }
+}
+
+void MpiComm::reduce_scatter(Exec& exec, ConstView all, View mine) {
+  check_reduce_scatter(*this, all, mine);
+  const int64_t count = mine.shape.elements(), element = size_of(mine.dtype);
+  const int64_t block = std::max<int64_t>(1, options_.block / element / size_);
+  for (int64_t begin = 0; begin < count; begin += block) {
+    const int64_t size = std::min(block, count - begin), bytes = size * element;
+    const Tensor parts = exec.scratch({size_, size}, mine.dtype);
+    const auto from = [&](int r) { return offset(all.data, (r * count + begin) * element); };
+    std::vector<Message> messages;
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      messages.push_back(Message::send(r, from(r), bytes));
+      messages.push_back(Message::receive(r, offset(parts.raw(), r * bytes), bytes));
+    }
+    exchange("reduce_scatter", messages);
+    reduce_parts(exec, parts, from(rank_),
+                 {offset(mine.data, begin * element), {size}, size, mine.dtype, {}},
+                 ReduceOp::kSum);
+  }
+}
+
+void MpiComm::all_to_all_v(Exec&, ConstView send, std::span<const int64_t> send_rows, View recv,
+                           std::span<const int64_t> recv_rows) {
+  check_all_to_all(*this, send, send_rows, recv, recv_rows);
+  const int64_t row = send.width() * size_of(send.dtype);
+  int64_t from = 0, to = 0;
+  std::vector<Message> messages;
+  for (int r = 0; r < size_; ++r) {
+    const int64_t out = send_rows[static_cast<size_t>(r)] * row,
+                  in = recv_rows[static_cast<size_t>(r)] * row;
+    if (r == rank_) {
+      WEFT_CHECK(out == in, "all_to_all_v on {}: sends itself {} bytes, expects {}", name_, out,
+                 in);
+      if (out > 0)
+        std::memcpy(offset(recv.data, to), offset(send.data, from), static_cast<size_t>(out));
+    } else {
+      messages.push_back(Message::send(r, offset(send.data, from), out));
+      messages.push_back(Message::receive(r, offset(recv.data, to), in));
+    }
+    from += out;
+    to += in;
+  }
+  exchange("all_to_all_v", messages);
+}
+
+void MpiComm::transfer(Exec&, std::span<const Transfer> together) {
+  std::vector<Message> messages;
+  for (const Transfer& one : together) {
+    check_transfer(*this, one);
+    messages.push_back({one.kind, one.peer, one.data.data, bytes_of(one.data)});
+  }
+  exchange("transfer", messages);
+}
+
+void MpiComm::barrier() { check_mpi(MPI_Barrier(impl_->comm), name_, "barrier"); }
+
+}  // namespace weft

@@ -1,0 +1,145 @@
+#include "parallel/shares.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft {
+namespace {
+
+constexpr int64_t kBucket = 4 << 20;  // elements over all sharers
+
+int64_t share_elements(const Parameter& p, const Ownership& own) {
+  return own.rows_per_share * row_width(p.shape);
+}
+
+// Rows that sharer `index` owns.
+IndexRange rows_of_share(const Parameter& p, const Ownership& own, int index) {
+  const int64_t rows = row_count(p.shape);
+  return {std::min(rows, own.rows_per_share * index),
+          std::min(rows, own.rows_per_share * (index + 1))};
+}
+
+}  // namespace
+
+Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero) : store_(store), mesh_(mesh) {
+  for (const Parameter& p : store.all()) {
+    const size_t index = owned_.size();
+    owned_.push_back(ownership_of(p.spec, mesh.here(), zero));
+    const Ownership& own = owned_.back();
+    if (p.spec.buffer || own.share.size == 1) continue;
+    Communicator& comm = mesh.over(own.shared_over);
+    if (zero == Zero::kSharded)
+      add_to_buckets(index, comm);
+    else
+      add_to_runs(p, comm);
+  }
+  for (Bucket& bucket : buckets_) {
+    const size_t first = bucket.parameters.front();
+    bucket.direct = bucket.parameters.size() == 1 &&
+                    row_count(store.all()[first].shape) ==
+                        owned_[first].rows_per_share * owned_[first].share.size;
+  }
+}
+
+void Shares::add_to_buckets(size_t index, Communicator& comm) {
+  const Parameter& p = store_.all()[index];
+  const int64_t elements = share_elements(p, owned_[index]);
+  const auto fits = [&](const Bucket& b) {
+    return b.comm == &comm && store_.all()[b.parameters.front()].value.dtype() == p.value.dtype() &&
+           (b.share + elements) * comm.size() <= kBucket;
+  };
+  auto bucket = std::find_if(buckets_.begin(), buckets_.end(), fits);
+  if (bucket == buckets_.end()) bucket = buckets_.insert(bucket, {{}, &comm, 0, false});
+  bucket->parameters.push_back(index);
+  bucket->share += elements;
+}
+
+// Gradients lie in one arena with zeros between them: neighbours are summed with one call. What
+// lies farther apart than the arena aligns has a parameter between that is not these ranks' to sum.
+void Shares::add_to_runs(const Parameter& p, Communicator& comm) {
+  constexpr int64_t kAlign = 16;  // elements
+  if (p.shape.elements() == 0) return;
+  float* data = p.grad.data<float>();
+  Run* last = runs_.empty() ? nullptr : &runs_.back();
+  if (last != nullptr && last->comm == &comm && data - (last->data + last->elements) < kAlign) {
+    last->elements = data - last->data + p.shape.elements();
+  } else {
+    runs_.push_back({data, p.shape.elements(), &comm});
+  }
+}
+
+// The rows of one sharer, between the parameters of a bucket and `packed`, where they start at
+// element `at`.
+void Shares::copy_rows(Exec& exec, const Bucket& bucket, Tensor Parameter::*part,
+                       const Tensor& packed, int share, int64_t at, Copy direction) const {
+  std::vector<int64_t> starts;
+  for (const size_t index : bucket.parameters) {
+    starts.push_back(at);
+    at += share_elements(store_.all()[index], owned_[index]);
+  }
+  exec.threads.run(std::ssize(bucket.parameters), [&](int64_t i) {
+    const size_t index = bucket.parameters[static_cast<size_t>(i)];
+    const Parameter& p = store_.all()[index];
+    const Tensor& tensor = p.*part;
+    const int64_t width = row_width(p.shape), element = size_of(tensor.dtype());
+    const IndexRange rows = rows_of_share(p, owned_[index], share);
+    char* outside = static_cast<char*>(packed.raw()) + starts[static_cast<size_t>(i)] * element;
+    char* inside = static_cast<char*>(tensor.raw()) + rows.begin * width * element;
+    const auto bytes = static_cast<size_t>(rows.size() * width * element);
+    if (bytes == 0) return;
+    if (direction == Copy::kIn)
+      std::memcpy(outside, inside, bytes);
+    else
+      std::memcpy(inside, outside, bytes);
+  });
+}
+
+void Shares::reduce_bucket(Exec& exec, const Bucket& bucket) const {
+  const int n = bucket.comm->size(), me = bucket.comm->rank();
+  if (bucket.direct) {
+    const Parameter& p = store_.all()[bucket.parameters.front()];
+    const Tensor all = p.grad.reshaped({n, bucket.share});
+    bucket.comm->reduce_scatter(exec, all, all.row(me));
+    return;
+  }
+  const Tensor all = Tensor::zeros(exec.pool, {n, bucket.share}, DType::kF32, Label::kScratch);
+  for (int r = 0; r < n; ++r)
+    copy_rows(exec, bucket, &Parameter::grad, all, r, r * bucket.share, Copy::kIn);
+  bucket.comm->reduce_scatter(exec, all, all.row(me));
+  copy_rows(exec, bucket, &Parameter::grad, all, me, me * bucket.share, Copy::kOut);
+}
+
+void Shares::gather_bucket(Exec& exec, const Bucket& bucket) const {
+  const int n = bucket.comm->size(), me = bucket.comm->rank();
+  const DType dtype = store_.all()[bucket.parameters.front()].value.dtype();
+  if (bucket.direct) {
+    const Tensor all = store_.all()[bucket.parameters.front()].value.reshaped({n, bucket.share});
+    bucket.comm->all_gather(exec, all.row(me), all);
+    return;
+  }
+  const Tensor all = Tensor::zeros(exec.pool, {n, bucket.share}, dtype, Label::kScratch);
+  copy_rows(exec, bucket, &Parameter::value, all, me, me * bucket.share, Copy::kIn);
+  bucket.comm->all_gather(exec, all.row(me), all);
+  for (int r = 0; r < n; ++r) {
+    if (r != me) copy_rows(exec, bucket, &Parameter::value, all, r, r * bucket.share, Copy::kOut);
+  }
+}
+
+void Shares::reduce_gradients(Exec& exec) const {
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const Parameter& p = store_.all()[i];
+    if (p.spec.buffer || owned_[i].partial_over.empty()) continue;
+    mesh_.over(owned_[i].partial_over).all_reduce(exec, p.grad, ReduceOp::kSum);
+  }
+  for (const Run& run : runs_) {
+    run.comm->all_reduce(exec, {run.data, {run.elements}, run.elements, DType::kF32, {}},
+                         ReduceOp::kSum);
+  }
+  for (const Bucket& bucket : buckets_) reduce_bucket(exec, bucket);
+}
+
+void Shares::gather_values(Exec& exec) const {
+  for (const Bucket& bucket : buckets_) gather_bucket(exec, bucket);
+}
+
+}  // namespace weft

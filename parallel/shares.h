@@ -1,0 +1,54 @@
+#pragma once
+
+#include <vector>
+
+#include "parallel/mesh.h"
+#include "parallel/ownership.h"
+
+namespace weft {
+
+// What the ranks that hold the same parameters do together: sum gradients, and, when each updates
+// its share of the rows, bring the new rows to all.
+//
+// Sharded parameters travel in buckets: the rows of every sharer side by side, padded to the same
+// length, so that many small parameters cost one collective. A parameter that fills a bucket by
+// itself and divides evenly is not copied.
+class Shares {
+ public:
+  Shares(ParameterStore& store, const Mesh& mesh, Zero zero);
+
+  const Ownership& of(size_t parameter) const { return owned_[parameter]; }
+
+  // Gradients become sums over all ranks: in the rows this rank owns (sharded), or everywhere.
+  void reduce_gradients(Exec& exec) const;
+  // Values of all rows, from the ranks that own them.
+  void gather_values(Exec& exec) const;
+
+ private:
+  struct Bucket {
+    std::vector<size_t> parameters;
+    Communicator* comm;
+    int64_t share = 0;  // elements of one sharer, padding included
+    bool direct = false;
+  };
+  struct Run {  // of gradients that follow each other in memory
+    float* data;
+    int64_t elements;
+    Communicator* comm;
+  };
+  void add_to_buckets(size_t parameter, Communicator& comm);
+  void add_to_runs(const Parameter& p, Communicator& comm);
+  enum class Copy : uint8_t { kIn, kOut };
+  void copy_rows(Exec& exec, const Bucket& bucket, Tensor Parameter::*part, const Tensor& packed,
+                 int share, int64_t at, Copy direction) const;
+  void reduce_bucket(Exec& exec, const Bucket& bucket) const;
+  void gather_bucket(Exec& exec, const Bucket& bucket) const;
+
+  ParameterStore& store_;
+  const Mesh& mesh_;
+  std::vector<Ownership> owned_;  // by index in the store
+  std::vector<Bucket> buckets_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace weft

@@ -1,0 +1,137 @@
+#include "parallel/traced_comm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "parallel/check_views.h"
+
+namespace weft {
+namespace {
+
+constexpr int64_t kWords = 24;  // of a signature, 8 characters each
+
+std::string text_at(const Tensor& all, int64_t row) {
+  const char* text = static_cast<const char*>(all.raw()) + row * kWords * 8;
+  return {text, strnlen(text, kWords * 8)};
+}
+
+}  // namespace
+
+CommCost& CommCost::operator+=(const CommCost& other) {
+  calls += other.calls;
+  bytes += other.bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
+CommCost CommTally::of_axis(const std::string& axis) const {
+  CommCost sum;
+  const auto found = costs_.find(axis);
+  if (found == costs_.end()) return sum;
+  for (const auto& [operation, cost] : found->second) sum += cost;
+  return sum;
+}
+
+std::map<std::string, int64_t> CommTally::bytes_by_axis() const {
+  std::map<std::string, int64_t> bytes;
+  for (const auto& [axis, operations] : costs_) bytes[axis] = of_axis(axis).bytes;
+  return bytes;
+}
+
+double CommTally::seconds() const {
+  double sum = 0;
+  for (const auto& [axis, operations] : costs_) sum += of_axis(axis).seconds;
+  return sum;
+}
+
+TracedComm::TracedComm(std::unique_ptr<Communicator> inner, std::string axis, CommTally& tally,
+                       Signatures signatures)
+    : inner_(std::move(inner)), axis_(std::move(axis)), tally_(tally), signatures_(signatures) {}
+
+template <class Call>
+void TracedComm::counted(const char* operation, int64_t bytes, Call&& call) {
+  const auto start = std::chrono::steady_clock::now();
+  call();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  tally_.of(axis_, operation) += CommCost{1, bytes, seconds};
+}
+
+void TracedComm::compare(Exec& exec, const std::string& signature) {
+  if (signatures_ == Signatures::kTrust || size() == 1) return;
+  const Tensor mine = exec.zeros({kWords}, DType::kI64),
+               all = exec.empty({size(), kWords}, DType::kI64);
+  std::memcpy(mine.raw(), signature.data(),
+              std::min(signature.size(), static_cast<size_t>(kWords * 8)));
+  inner_->all_gather(exec, mine, all);
+  for (int r = 1; r < size(); ++r) {
+    if (text_at(all, r) == text_at(all, 0)) continue;
+    throw Error("ranks of {} disagree: rank 0 calls {}, rank {} calls {}", axis_, text_at(all, 0),
+                r, text_at(all, r));
+  }
+}
+
+void TracedComm::compare_rows(Exec& exec, std::span<const int64_t> send_rows,
+                              std::span<const int64_t> recv_rows) {
+  if (signatures_ == Signatures::kTrust || size() == 1) return;
+  const int64_t n = size();
+  const Tensor mine = exec.empty({2 * n}, DType::kI64), all = exec.empty({n, 2 * n}, DType::kI64);
+  std::copy(send_rows.begin(), send_rows.end(), mine.data<int64_t>());
+  std::copy(recv_rows.begin(), recv_rows.end(), mine.data<int64_t>() + n);
+  inner_->all_gather(exec, mine, all);
+  for (int64_t from = 0; from < n; ++from) {
+    for (int64_t to = 0; to < n; ++to) {
+      const int64_t sent = all.data<int64_t>()[from * 2 * n + to];
+      const int64_t expected = all.data<int64_t>()[to * 2 * n + n + from];
+      if (sent == expected) continue;
+      throw Error(
+          "ranks of {} disagree in all_to_all_v: rank {} sends {} rows to rank {}, which expects "
+          "{}",
+          axis_, from, sent, to, expected);
+    }
+  }
+}
+
+void TracedComm::all_reduce(Exec& exec, View inout, ReduceOp op) {
+  compare(exec, signature(op == ReduceOp::kSum ? "all_reduce sum" : "all_reduce max", inout));
+  const int64_t bytes = 2 * (size() - 1) * bytes_of(inout) / size();
+  counted("all_reduce", bytes, [&] { inner_->all_reduce(exec, inout, op); });
+}
+
+void TracedComm::all_gather(Exec& exec, ConstView mine, View all) {
+  compare(exec, signature("all_gather", mine));
+  counted("all_gather", (size() - 1) * bytes_of(mine),
+          [&] { inner_->all_gather(exec, mine, all); });
+}
+
+void TracedComm::reduce_scatter(Exec& exec, ConstView all, View mine) {
+  compare(exec, signature("reduce_scatter", mine));
+  counted("reduce_scatter", (size() - 1) * bytes_of(mine),
+          [&] { inner_->reduce_scatter(exec, all, mine); });
+}
+
+void TracedComm::all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows,
+                              View recv, std::span<const int64_t> recv_rows) {
+  compare(exec, fmt::format("all_to_all_v({} rows of {})", name_of(send.dtype), send.width()));
+  check_all_to_all(*this, send, send_rows, recv, recv_rows);
+  compare_rows(exec, send_rows, recv_rows);
+  const int64_t elsewhere = send.rows() - send_rows[static_cast<size_t>(rank())];
+  counted("all_to_all_v", elsewhere * send.width() * size_of(send.dtype),
+          [&] { inner_->all_to_all_v(exec, send, send_rows, recv, recv_rows); });
+}
+
+void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
+  int64_t bytes = 0;
+  for (const Transfer& one : together) {
+    if (one.kind == Transfer::Kind::kSend && one.peer != rank()) bytes += bytes_of(one.data);
+  }
+  counted("transfer", bytes, [&] { inner_->transfer(exec, together); });
+}
+
+void TracedComm::barrier() {
+  counted("barrier", 0, [&] { inner_->barrier(); });
+}
+
+}  // namespace weft

@@ -1,0 +1,401 @@
+// The laws of every line of mixers.def. A new mixer needs nothing here, unless the options below do
+// not suit it.
+//   gradient    backward agrees with differences of forward
+//   packing     two documents in one batch are the two documents alone
+//   causality   a later token changes nothing before it
+//   split       a document in spans, states carried, is the document in one; so are the gradients
+//   decode      token by token too
+//   action      what leaves a span is apply(summary of the span, what entered)
+//   monoid      the summary of two spans is combine(of the first, of the second); combine is
+//   associative adjoint     apply_adjoint is the transpose of apply's derivative parallel    2, 3
+//   and 4 ranks give what one gives, forward and backward, with documents that cross them
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "layers/mixers/registry.h"
+#include "parallel/thread_comm.h"
+#include "tests/layers/gradient_fixture.h"
+
+namespace weft::test {
+namespace {
+
+// Sums of some hundred f32 numbers in another order.
+constexpr double kTolerance = 2e-5;
+
+bool takes(const std::string& mixer, const std::string& option) {
+  for (const MixerInfo& info : mixer_list()) {
+    if (info.name != mixer) continue;
+    for (const FieldInfo& field : info.options) {
+      if (field.name == option) return true;
+    }
+  }
+  return false;
+}
+
+// Options that change what a mixer carries from span to span deserve the laws too.
+const std::vector<std::pair<std::string, std::string>> kVariants = {
+    {"bla", "normalize = true"},
+    {"softmax", "window = 9\nqk_norm = true"},
+    {"fox", "pro = true"},
+    {"fox", "acp = true"},
+    {"deltanet", "short_conv = false"},
+    {"mamba2", "groups = 2"},
+    {"gsa", "slots = 5"},
+    {"gateloop", "output_gate = false\ngate_divisor = 1"},
+    {"gfw", "output_gate = false\ngate_divisor = 1"},
+    {"mom", "inner = 'gla'\ngate_rank = 5"},
+    {"mom", "inner = 'gla'\nsingle_kv_proj = true\nshared_memory = false"},
+    {"mom", "inner = 'deltanet'\nsingle_kv_proj = true"},
+    {"mom", "inner = 'bla'\nshort_conv = false\nmemories = 3"},
+    {"mom", "inner = 'retnet'"},
+    {"mom", "inner = 'lightning'\nshared_memory = false\noutput_gate = false"},
+    {"liger", "form = 'hgrn2'\nlower_bound = 0.3\nwindow = 9"},
+    {"liger", "form = 'rwkv6'\nbias = true"},
+    {"liger", "form = 'mamba2'\nwindow = 9"},
+    {"liger", "form = 'mlstm'\ntau = 1"},
+    {"liger", "form = 'gsa'\nslots = 3"},
+    {"ttt", "mini_batch = 16"},
+    {"titans", "mini_batch = 7"}};
+
+// A mixer of mixers.def, by its name, or one with other options: "fox, pro = true".
+std::string name_in(const std::string& law) { return law.substr(0, law.find(',')); }
+
+OptionTable law_options(const std::string& law) {
+  const std::string mixer = name_in(law);
+  std::string text = mixer == law ? "" : law.substr(mixer.size() + 1) + "\n";
+  if (takes(mixer, "heads")) text += "heads = 4\n";
+  if (takes(mixer, "dk")) text += "dk = 8\n";
+  if (takes(mixer, "dv") && takes(mixer, "dk")) text += "dv = 12\n";
+  if (takes(mixer, "kv_heads")) text += "kv_heads = 2\n";
+  if (takes(mixer, "state")) text += "state = 5\n";
+  if (takes(mixer, "inner") && mixer != "mom") text += "inner = 36\n";
+  if (takes(mixer, "aux_loss")) text += "aux_loss = 0\n";  // a loss of its own
+  if (takes(mixer, "value_heads")) text += "value_heads = 8\n";
+  return OptionTable::parse(text);
+}
+
+// A mixer with weights that depend on their names alone: the same on every rank.
+struct Made {
+  Made(Rig& rig, Exec& exec, const std::string& name) : options(law_options(name)) {
+    const Build build{.store = store, .scope = "t.", .hidden = kHidden};
+    mixer = make_mixer(name_in(name), MixerBuild{build, options});
+    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
+    store.initialize(exec, 3);
+    for (Parameter& p : store.all()) {
+      if (p.spec.init.kind != Init::Kind::kNormal) continue;
+      const Tensor fresh = rig.normal(p.spec.name, p.shape, 0.3);
+      std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
+    }
+    store.publish(exec);
+  }
+  OptionTable options;
+  ParameterStore store;
+  std::unique_ptr<Mixer> mixer;
+};
+
+class MixerLaws : public Gradients, public testing::WithParamInterface<std::string> {
+ protected:
+  void SetUp() override { made = std::make_unique<Made>(rig, rig.exec, GetParam()); }
+  const Mixer& mixer() const { return *made->mixer; }
+
+  Tensor forward(const Tensor& x, const Sequence& sequence) {
+    SavedStack saved;
+    StepContext step;
+    return mixer().forward(rig.exec, x, {sequence, nullptr, &step}, saved);
+  }
+
+  std::unique_ptr<Made> made;
+};
+
+TEST_P(MixerLaws, Gradient) {
+  const OptionTable options = law_options(GetParam());
+  const auto mixer = make_mixer(name_in(GetParam()), MixerBuild{build().in("mixer"), options});
+  prepare();
+  // A document of one token, odd ones.
+  const Sequence sequence = make_sequence(rig.exec, {0, 1, 14, 37});
+  const Tensor x = rig.normal("x", {37, kHidden}),
+               cotangent = rig.normal("cotangent", {37, kHidden});
+  const auto loss = [&] {
+    SavedStack saved;
+    StepContext step;
+    return dot(mixer->forward(rig.exec, x, {sequence, nullptr, &step}, saved), cotangent);
+  };
+  SavedStack saved;
+  StepContext step;
+  mixer->forward(rig.exec, x, {sequence, nullptr, &step}, saved);
+  const Tensor dx = mixer->backward(rig.exec, cotangent, {sequence, nullptr, &step}, saved);
+  EXPECT_TRUE(saved.empty());
+  expect_derivative("x", x, dx, loss);
+  expect_all_weights(loss);
+}
+
+TEST_P(MixerLaws, Packing) {
+  const Tensor x = rig.normal("x", {29, kHidden});
+  const Tensor together = forward(x, make_sequence(rig.exec, {0, 11, 29}));
+  const Tensor first = forward(x.row_range(0, 11), make_sequence(rig.exec, {0, 11}));
+  const Tensor second = forward(x.row_range(11, 18), make_sequence(rig.exec, {0, 18}));
+  EXPECT_TRUE(Near(together.row_range(0, 11), first, 1e-6));
+  EXPECT_TRUE(Near(together.row_range(11, 18), second, 1e-6));
+}
+
+TEST_P(MixerLaws, Causality) {
+  const Sequence sequence = make_sequence(rig.exec, {0, 23});
+  const Tensor x = rig.normal("x", {23, kHidden});
+  const Tensor before = forward(x, sequence);
+  x.data<float>()[17 * kHidden + 3] += 1.0f;
+  const Tensor after = forward(x, sequence);
+  EXPECT_TRUE(SameBits(before.row_range(0, 17), after.row_range(0, 17)));
+  EXPECT_FALSE(SameBits(before.row_range(17, 6), after.row_range(17, 6)));
+}
+
+constexpr int64_t kTokens = 71;  // more than a chunk
+
+// The pieces of kTokens tokens that end at `borders`, one after the other, states carried, and
+// back.
+struct InPieces {
+  InPieces(Rig& rig, const Mixer& mixer, const Tensor& x, const Tensor& dy,
+           const std::vector<int32_t>& borders)
+      : y(rig.exec.empty({kTokens, kHidden})), dx(rig.exec.empty({kTokens, kHidden})) {
+    MixerState state, d_state;
+    std::vector<SavedStack> saved(borders.size());
+    std::vector<StepContext> steps(borders.size());
+    std::vector<Sequence> sequences;
+    for (size_t i = 0; i < borders.size(); ++i) {
+      const int32_t begin = i == 0 ? 0 : borders[i - 1], count = borders[i] - begin;
+      sequences.push_back(make_sequence(rig.exec, {0, count}, {begin}));
+      const Tensor part = mixer.forward(rig.exec, x.row_range(begin, count),
+                                        {sequences[i], &state, &steps[i]}, saved[i]);
+      put(part, y, begin);
+    }
+    for (size_t i = borders.size(); i-- > 0;) {
+      const int32_t begin = i == 0 ? 0 : borders[i - 1], count = borders[i] - begin;
+      const Tensor part = mixer.backward(rig.exec, dy.row_range(begin, count),
+                                         {sequences[i], &d_state, &steps[i]}, saved[i]);
+      put(part, dx, begin);
+    }
+  }
+  static void put(const Tensor& part, const Tensor& to, int64_t begin) {
+    std::copy_n(part.data<float>(), part.elements(), to.data<float>() + begin * kHidden);
+  }
+  Tensor y, dx;
+};
+
+TEST_P(MixerLaws, Split) {
+  const Tensor x = rig.normal("x", {kTokens, kHidden}), dy = rig.normal("dy", {kTokens, kHidden});
+  const InPieces whole(rig, mixer(), x, dy, {kTokens});
+  const InPieces parts(rig, mixer(), x, dy, {2, 5, 40, kTokens});
+  EXPECT_TRUE(Near(parts.y, whole.y, kTolerance));
+  EXPECT_TRUE(Near(parts.dx, whole.dx, kTolerance));
+}
+
+TEST_P(MixerLaws, Decode) {
+  const Tensor x = rig.normal("x", {kTokens, kHidden}), dy = rig.normal("dy", {kTokens, kHidden});
+  const InPieces whole(rig, mixer(), x, dy, {kTokens});
+  std::vector<int32_t> each;
+  for (int32_t t = 1; t <= kTokens; ++t) each.push_back(t);
+  EXPECT_TRUE(Near(InPieces(rig, mixer(), x, dy, each).y, whole.y, kTolerance));
+}
+
+State normal_like(Rig& rig, const std::string& name, const State& like) {
+  State state;
+  for (size_t i = 0; i < like.size(); ++i) {
+    state.push_back(rig.normal(name + std::to_string(i), like[i].shape()));
+  }
+  return state;
+}
+
+void expect_near(const State& got, const State& want, const char* what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(Near(got[i], want[i], kTolerance)) << what << i;
+}
+
+double dot_all(const State& a, const State& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += dot(a[i], b[i]);
+  return sum;
+}
+
+// What every stateful part of the mixer did to tokens [begin, end), states carried from `state`.
+std::vector<SpanRecord> record(Rig& rig, const Mixer& mixer, const Tensor& x, int32_t begin,
+                               int32_t end, MixerState& state) {
+  std::vector<SpanRecord> records;
+  Sequence sequence = make_sequence(rig.exec, {0, end - begin}, {begin});
+  sequence.records = &records;
+  SavedStack saved;
+  StepContext step;
+  mixer.forward(rig.exec, x.row_range(begin, end - begin), {sequence, &state, &step}, saved);
+  return records;
+}
+
+TEST_P(MixerLaws, ActionMonoidAndAdjoint) {
+  const Tensor x = rig.normal("x", {kTokens, kHidden});
+  MixerState state, none, part_state;
+  const auto before = record(rig, mixer(), x, 0, 3, state);
+  const auto whole = record(rig, mixer(), x, 3, kTokens, state);
+  MixerState again;
+  record(rig, mixer(), x, 0, 3, again);
+  const auto a = record(rig, mixer(), x, 3, 7, again), b = record(rig, mixer(), x, 7, 50, again),
+             c = record(rig, mixer(), x, 50, kTokens, again);
+  ASSERT_EQ(a.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) {
+    const SpanAlgebra& algebra = *whole[i].algebra;
+    EXPECT_NE(algebra.program(), "unnamed") << "part " << i;
+    expect_near(algebra.apply(rig.exec, whole[i].summary, whole[i].entering), whole[i].leaving,
+                "action ");
+    const Summary left = algebra.combine(
+        rig.exec, algebra.combine(rig.exec, a[i].summary, b[i].summary), c[i].summary);
+    const Summary right = algebra.combine(rig.exec, a[i].summary,
+                                          algebra.combine(rig.exec, b[i].summary, c[i].summary));
+    expect_near(left.transition, right.transition, "associative transition ");
+    expect_near(left.update, right.update, "associative update ");
+    expect_near(left.transition, whole[i].summary.transition, "transition ");
+    expect_near(left.update, whole[i].summary.update, "update ");
+
+    // Beside the state itself, which may lie on an edge (a running maximum that two terms share).
+    const State s = normal_like(rig, "s", whole[i].entering);
+    for (size_t t = 0; t < s.size(); ++t) shift(s[t], whole[i].entering[t], 1.0);
+    const State d = normal_like(rig, "d", s), u = normal_like(rig, "u", s);
+    const auto along = [&](float h) {
+      State moved = normal_like(rig, "u", s);
+      for (size_t t = 0; t < s.size(); ++t) {
+        for (int64_t e = 0; e < s[t].elements(); ++e) {
+          moved[t].data<float>()[e] = s[t].data<float>()[e] + h * moved[t].data<float>()[e];
+        }
+      }
+      return dot_all(algebra.apply(rig.exec, whole[i].summary, moved), d);
+    };
+    // Of fourth order, since a maximum of exponents (mLSTM) makes apply no affine map.
+    constexpr float kMove = 0.0625f;
+    const double want =
+        (8.0 * (along(kMove) - along(-kMove)) - (along(2 * kMove) - along(-2 * kMove))) /
+        (12.0 * double{kMove});
+    const State back = algebra.apply_adjoint(rig.exec, whole[i].summary, s, d);
+    EXPECT_NEAR(dot_all(back, u), want,
+                3e-4 * (std::abs(want) + std::sqrt(dot_all(back, back)) + 1))
+        << "adjoint of part " << i;
+  }
+}
+
+// y, dx and the gradients of the weights under `size` sequence ranks, put together.
+struct OverRanks {
+  OverRanks(Rig& rig, const std::string& name, const Tensor& x, const Tensor& dy,
+            const std::vector<int32_t>& documents, int64_t rows, int size)
+      : y(rig.exec.zeros(x.shape())), dx(rig.exec.zeros(x.shape())) {
+    std::mutex mutex;
+    run_ranks(size, [&](ThreadComm& comm, Exec& exec) {
+      Rig mine(1);
+      Made made(mine, exec, name);
+      const Sequence sequence = make_sequence(exec, documents, rows, comm);
+      const Tensor part = exec.empty({sequence.tokens(), kHidden}),
+                   d_part = exec.empty({sequence.tokens(), kHidden});
+      move(sequence, comm, rows, [&](int64_t local, int64_t whole) {
+        std::copy_n(x.data<float>() + whole, kHidden, part.data<float>() + local);
+        std::copy_n(dy.data<float>() + whole, kHidden, d_part.data<float>() + local);
+      });
+      SavedStack saved;
+      StepContext step;
+      const Tensor out = made.mixer->forward(exec, part, {sequence, nullptr, &step}, saved);
+      const Tensor d_in = made.mixer->backward(exec, d_part, {sequence, nullptr, &step}, saved);
+      const std::lock_guard lock(mutex);
+      move(sequence, comm, rows, [&](int64_t local, int64_t whole) {
+        std::copy_n(out.data<float>() + local, kHidden, y.data<float>() + whole);
+        std::copy_n(d_in.data<float>() + local, kHidden, dx.data<float>() + whole);
+      });
+      for (Parameter& p : made.store.all()) {
+        if (p.spec.buffer) continue;
+        std::vector<double>& sum = weights[p.spec.name];
+        const std::vector<double> grad = numbers(p.grad);
+        sum.resize(grad.size());
+        for (size_t i = 0; i < grad.size(); ++i) sum[i] += grad[i];
+      }
+    });
+  }
+
+  template <class Move>
+  static void move(const Sequence& sequence, const Communicator& comm, int64_t rows, Move each) {
+    const auto span = sequence.spans[static_cast<size_t>(comm.rank())];
+    const int64_t length = sequence.whole.back() / rows, count = span.end - span.begin;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t t = 0; t < count; ++t) {
+        each((row * count + t) * kHidden, (row * length + span.begin + t) * kHidden);
+      }
+    }
+  }
+
+  double largest() const {
+    double largest = 0;
+    for (const auto& [name, grad] : weights) {
+      for (const double g : grad) largest = std::max(largest, std::abs(g));
+    }
+    return largest;
+  }
+
+  Tensor y, dx;
+  std::map<std::string, std::vector<double>> weights;
+};
+
+// Gradients of weights in which almost everything cancels are rounding errors of their terms, whose
+// size is that of other weights' gradients.
+testing::AssertionResult near_enough(const std::vector<double>& got,
+                                     const std::vector<double>& want, double largest) {
+  double own = 0;
+  for (const double w : want) own = std::max(own, std::abs(w));
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double allowed = 5 * kTolerance * std::max(own, 0.01 * largest);
+    if (!(std::abs(got[i] - want[i]) <= allowed)) {
+      return testing::AssertionFailure() << "element " << i << " is " << got[i] << ", expected "
+                                         << want[i] << ", allowed error " << allowed;
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+struct Cut {
+  const char* name;
+  std::vector<int32_t> documents;
+  int64_t rows;
+};
+// One long document; several that cross ranks, with borders at ranks' borders, of one token; two
+// rows.
+const Cut kCuts[] = {{"one document", {0, 73}, 1},
+                     {"many documents", {0, 7, 8, 24, 36, 60, 73}, 1},
+                     {"two rows", {0, 37, 50, 51, 74}, 2}};
+
+TEST_P(MixerLaws, Parallel) {
+  for (const Cut& cut : kCuts) {
+    const int64_t tokens = cut.documents.back();
+    const Tensor x = rig.normal("x", {tokens, kHidden}), dy = rig.normal("dy", {tokens, kHidden});
+    const OverRanks one(rig, GetParam(), x, dy, cut.documents, cut.rows, 1);
+    for (const int size : {2, 3, 4}) {
+      const OverRanks many(rig, GetParam(), x, dy, cut.documents, cut.rows, size);
+      EXPECT_TRUE(Near(many.y, one.y, kTolerance)) << cut.name << ", ranks: " << size;
+      EXPECT_TRUE(Near(many.dx, one.dx, kTolerance)) << cut.name << ", ranks: " << size;
+      for (const auto& [name, grad] : one.weights) {
+        EXPECT_TRUE(near_enough(many.weights.at(name), grad, one.largest()))
+            << name << ", " << cut.name << ", ranks: " << size;
+      }
+    }
+  }
+}
+
+std::vector<std::string> mixers_and_variants() {
+  std::vector<std::string> names;
+  for (const MixerInfo& mixer : mixer_list()) names.push_back(mixer.name);
+  for (const auto& [mixer, options] : kVariants) names.push_back(mixer + "," + options);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MixerLaws, testing::ValuesIn(mixers_and_variants()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) {
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           }
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,122 @@
+// What the laws of every mixer (mixer_laws_test.cc) do not say about a mixture of memories.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "kernels/elementwise.h"
+#include "layers/memory/memory_router.h"
+#include "layers/mixers/registry.h"
+#include "tests/layers/gradient_fixture.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t kTokens = 23;
+
+class Mom : public Gradients {
+ protected:
+  std::unique_ptr<Mixer> make(const std::string& text) {
+    options = OptionTable::parse("heads = 2\ndk = 8\ndv = 12\n" + text);
+    return make_mixer("mom", MixerBuild{build(), options});
+  }
+  std::string refusal(const std::string& text) {
+    try {
+      make(text);
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "";
+  }
+  OptionTable options;
+};
+
+bool says(const std::string& message, const std::string& part) {
+  return message.find(part) != std::string::npos;
+}
+
+TEST_F(Mom, SendsTiesToTheLowerMemoriesAndLeavesTheOthersAlone) {
+  const auto mixer = make("memories = 5");
+  prepare();
+  Parameter& router = *store.find("t.router.weight");
+  kernels::fill(rig.exec, router.master, 0.0f);
+  store.publish(rig.exec);
+  const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
+  SavedStack saved;
+  MixerState state;
+  StepContext step;
+  mixer->forward(rig.exec, rig.normal("x", {kTokens, kHidden}), {sequence, &state, &step}, saved);
+  EXPECT_EQ(step.reports.at(0).counts, (std::vector<int64_t>{kTokens, kTokens, 0, 0, 0}));
+  EXPECT_NEAR(step.reports.at(0).aux, 2.0, 1e-5);  // memories * sum over 2 of 1 * 1/5
+  // [1, 6, heads, dk, dv]: two that were written, three that were not, the shared one.
+  const Tensor memories = state.part(kRecurrence).at(0).reshaped({6, 2 * 8 * 12});
+  for (int64_t m = 0; m < 6; ++m) {
+    EXPECT_EQ(dot(memories.row(m), memories.row(m)) > 0, m < 2 || m == 5) << m;
+  }
+}
+
+TEST_F(Mom, BalanceLossHasItsGradient) {
+  const MemoryRouter router(build(), {.memories = 5, .top_k = 2, .shared = true, .aux_loss = 3.0});
+  prepare();
+  const Tensor x = rig.normal("x", {kTokens, kHidden});
+  StepContext made{.aux_scale = 0.5f};
+  const MemoryRouting routing = router.forward(rig.exec, x, &made);
+  const Tensor dx = rig.exec.zeros(x.shape());
+  router.backward(rig.exec, x, routing, rig.exec.zeros({kTokens, 3}), &made, dx);
+  const auto loss = [&] {
+    StepContext step;
+    step.given_memories[0] = routing.routed.index;  // a choice has no derivative
+    router.forward(rig.exec, x, &step);
+    return 0.5 * 3.0 * step.reports.at(0).aux;
+  };
+  expect_derivative("x", x, dx, loss);
+  expect_all_weights(loss);
+}
+
+TEST_F(Mom, ReportsOncePerStep) {
+  const MemoryRouter router(build(), {});
+  prepare();
+  StepContext step;
+  const Tensor x = rig.normal("x", {kTokens, kHidden});
+  router.forward(rig.exec, x, &step);
+  step.repeating = true;
+  router.forward(rig.exec, x, &step);
+  ASSERT_EQ(step.reports.size(), 1u);
+  EXPECT_TRUE(step.reports[0].memories);
+  EXPECT_EQ(step.reports[0].aux_weight, 0.01);
+}
+
+TEST_F(Mom, RefusesMoreChoicesThanMemoriesAndNamesTheMost) {
+  const std::string message = refusal("memories = 3\ntop_k = 4");
+  EXPECT_TRUE(says(message, "top_k = 4")) << message;
+  EXPECT_TRUE(says(message, "nearest that works is top_k = 3")) << message;
+}
+
+TEST_F(Mom, RefusesAnInnerMixerItDoesNotKnowAndNamesTheNearest) {
+  const std::string message = refusal("inner = \"gated_deltnet\"");
+  EXPECT_TRUE(says(message, "gated_deltnet")) << message;
+  EXPECT_TRUE(says(message, "\"gated_deltanet\"")) << message;
+}
+
+TEST_F(Mom, RefusesOptionsOfOtherMixers) {
+  EXPECT_TRUE(says(refusal("window = 64"), "window"));
+  const std::string message = refusal("inner = \"bla\"\ngate_rank = 8");
+  EXPECT_TRUE(says(message, "gate_rank")) << message;
+  EXPECT_TRUE(says(message, "inner = \"gla\"")) << message;
+}
+
+TEST_F(Mom, TensorRanksShareHeadsOfEveryMemory) {
+  Coordinates here;
+  here[Axis::kTensor] = {1, 2};
+  ParameterStore half(here);
+  const OptionTable table = OptionTable::parse("heads = 2\ndk = 8\ndv = 12\ninner = 'gla'");
+  make_mixer("mom", MixerBuild{{.store = half, .scope = "", .hidden = kHidden}, table});
+  EXPECT_EQ(half.find("k_proj.weight")->shape, (Shape{4, 8, kHidden}));
+  EXPECT_EQ(half.find("shared_v.weight")->shape, (Shape{12, kHidden}));
+  EXPECT_EQ(half.find("gk_proj.1.bias")->shape, (Shape{4, 8}));
+  EXPECT_EQ(half.find("gk_proj.0.weight")->shape, (Shape{4, 16, kHidden}));
+  EXPECT_EQ(half.find("router.weight")->shape, (Shape{4, kHidden}));
+  EXPECT_EQ(half.find("k_conv1d.weight")->shape, (Shape{8, 4}));
+}
+
+}  // namespace
+}  // namespace weft::test

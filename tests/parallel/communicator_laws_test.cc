@@ -1,0 +1,309 @@
+// What every communicator must do, whatever carries the bytes. Linked twice: with threads as ranks,
+// and with the processes of mpirun.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "parallel/traced_comm.h"
+#include "tests/parallel/communicator_places.h"
+#include "tests/support/near.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kI32, DType::kI64};
+
+// None, fewer than ranks, one more than the reduction's block, and enough to be reduced in shares.
+constexpr int64_t kSizes[] = {0, 1, 3, 1025, 40'001};
+
+// A small whole number for (rank, element): exact in every type, also when four are summed.
+int64_t value(int rank, int64_t i) { return (rank * 7 + i * 3) % 11 - 5; }
+
+void set(const Tensor& t, int64_t i, int64_t x) {
+  if (t.dtype() == DType::kF32)
+    t.data<float>()[i] = static_cast<float>(x);
+  else if (t.dtype() == DType::kBF16)
+    t.data<bf16>()[i] = to_bf16(static_cast<float>(x));
+  else if (t.dtype() == DType::kI32)
+    t.data<int32_t>()[i] = static_cast<int32_t>(x);
+  else
+    t.data<int64_t>()[i] = x;
+}
+
+template <class F>
+Tensor made(Exec& exec, Shape shape, DType dtype, F&& f) {
+  const Tensor t = exec.empty(shape, dtype);
+  for (int64_t i = 0; i < t.elements(); ++i) set(t, i, f(i));
+  return t;
+}
+
+class CommunicatorLaws : public testing::TestWithParam<Place> {
+ protected:
+  const int ranks = GetParam().ranks;
+  void on_ranks(const std::function<void(Communicator&, const Splitter&, Exec&)>& body) {
+    GetParam().run(body);
+  }
+};
+
+TEST_P(CommunicatorLaws, ReducesToAll) {
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    ASSERT_EQ(comm.size(), ranks);
+    for (const DType dtype : kTypes) {
+      for (const int64_t size : kSizes) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+          const Tensor mine =
+              made(exec, {size}, dtype, [&](int64_t i) { return value(comm.rank(), i); });
+          comm.all_reduce(exec, mine, op);
+          const Tensor want = made(exec, {size}, dtype, [&](int64_t i) {
+            int64_t out = value(0, i);
+            for (int r = 1; r < ranks; ++r) {
+              out = op == ReduceOp::kSum ? out + value(r, i) : std::max(out, value(r, i));
+            }
+            return out;
+          });
+          EXPECT_TRUE(SameBits(mine, want)) << name_of(dtype) << " " << size;
+        }
+      }
+    }
+  });
+}
+
+// Numbers whose sum depends on the order: what comes out must be that of rank order, bit for bit.
+TEST_P(CommunicatorLaws, AddsInRankOrder) {
+  const auto x = [](int rank, int64_t i) {
+    return std::ldexp(1.0f + static_cast<float>((i * 37 + rank * 11) % 101) / 101.0f,
+                      (rank * 13 + static_cast<int>(i)) % 30);
+  };
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    for (const int64_t size : {int64_t{5}, int64_t{40'001}}) {
+      const Tensor sum = exec.empty({size}), want = exec.empty({size});
+      const Tensor all = exec.empty({ranks, size}), part = exec.empty({size}),
+                   want_part = exec.empty({size});
+      for (int64_t i = 0; i < size; ++i) {
+        sum.data<float>()[i] = x(comm.rank(), i);
+        float w = x(0, i), p = x(0, comm.rank() * size + i);
+        for (int r = 1; r < ranks; ++r) w += x(r, i), p += x(r, comm.rank() * size + i);
+        want.data<float>()[i] = w;
+        want_part.data<float>()[i] = p;
+      }
+      for (int64_t i = 0; i < ranks * size; ++i) all.data<float>()[i] = x(comm.rank(), i);
+      comm.all_reduce(exec, sum, ReduceOp::kSum);
+      EXPECT_TRUE(SameBits(sum, want));
+      comm.reduce_scatter(exec, all, part);
+      EXPECT_TRUE(SameBits(part, want_part));
+    }
+  });
+}
+
+TEST_P(CommunicatorLaws, RoundsABf16SumOnce) {
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    // 256 + n ones: ones vanish one by one in bf16, but not when carried in f32.
+    const Tensor t = exec.empty({1}, DType::kBF16);
+    t.data<bf16>()[0] = to_bf16(comm.rank() == 0 ? 256.0f : 1.0f);
+    comm.all_reduce(exec, t, ReduceOp::kSum);
+    EXPECT_EQ(to_float(t.data<bf16>()[0]),
+              to_float(to_bf16(256.0f + static_cast<float>(ranks - 1))));
+  });
+}
+
+TEST_P(CommunicatorLaws, GathersInRankOrderAlsoInPlace) {
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    for (const DType dtype : kTypes) {
+      for (const int64_t size : kSizes) {
+        const Tensor mine =
+            made(exec, {size}, dtype, [&](int64_t i) { return value(comm.rank(), i); });
+        const Tensor want = made(exec, {ranks, size}, dtype, [&](int64_t i) {
+          return value(static_cast<int>(i / size), i % size);
+        });
+        const Tensor all = exec.zeros({ranks, size}, dtype),
+                     in_place = exec.zeros({ranks, size}, dtype);
+        comm.all_gather(exec, mine, all);
+        EXPECT_TRUE(SameBits(all, want)) << name_of(dtype) << " " << size;
+        for (int64_t i = 0; i < size; ++i)
+          set(in_place, comm.rank() * size + i, value(comm.rank(), i));
+        comm.all_gather(exec, in_place.row(comm.rank()), in_place);
+        EXPECT_TRUE(SameBits(in_place, want)) << name_of(dtype) << " " << size;
+      }
+    }
+  });
+}
+
+TEST_P(CommunicatorLaws, ScattersSums) {
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    for (const DType dtype : kTypes) {
+      for (const int64_t size : kSizes) {
+        const Tensor all =
+            made(exec, {ranks, size}, dtype, [&](int64_t i) { return value(comm.rank(), i); });
+        const Tensor want = made(exec, {size}, dtype, [&](int64_t i) {
+          int64_t sum = 0;
+          for (int r = 0; r < ranks; ++r) sum += value(r, comm.rank() * size + i);
+          return sum;
+        });
+        const Tensor mine = exec.zeros({size}, dtype);
+        comm.reduce_scatter(exec, all, mine);
+        EXPECT_TRUE(SameBits(mine, want)) << name_of(dtype) << " " << size;
+        comm.reduce_scatter(exec, all,
+                            all.row(comm.rank()));  // the result may take the place of its part
+        EXPECT_TRUE(SameBits(all.row(comm.rank()), want)) << name_of(dtype) << " " << size;
+      }
+    }
+  });
+}
+
+// Rank f sends rank t f + 2 t rows, none when both are 0; each row tells where it comes from and
+// goes to.
+TEST_P(CommunicatorLaws, SendsRowsToEverybody) {
+  const auto rows = [](int from, int to) { return int64_t{from + 2 * to}; };
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    for (const int64_t width : {1, 5, 300}) {
+      std::vector<int64_t> out, in;
+      for (int r = 0; r < ranks; ++r) {
+        out.push_back(rows(comm.rank(), r));
+        in.push_back(rows(r, comm.rank()));
+      }
+      const auto total = [](const auto& counts) {
+        return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+      };
+      const Tensor send = exec.empty({total(out), width}, DType::kI32),
+                   recv = exec.zeros({total(in), width}, DType::kI32);
+      const Tensor want = exec.empty({total(in), width}, DType::kI32);
+      const auto fill = [&](const Tensor& t, bool sending) {
+        int32_t* p = t.data<int32_t>();
+        for (int r = 0; r < ranks; ++r) {
+          const int from = sending ? comm.rank() : r, to = sending ? r : comm.rank();
+          for (int64_t i = 0; i < rows(from, to) * width; ++i)
+            *p++ = static_cast<int32_t>(from * 100'000 + to * 10'000 + i);
+        }
+      };
+      fill(send, true);
+      fill(want, false);
+      comm.all_to_all_v(exec, send, out, recv, in);
+      EXPECT_TRUE(SameBits(recv, want)) << width;
+    }
+  });
+}
+
+// A ring in both directions at once, sends listed before receives on some ranks and after on
+// others, two messages of different size to the same peer, one of them empty.
+TEST_P(CommunicatorLaws, TransfersTogetherWhateverTheirOrder) {
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    const int next = (comm.rank() + 1) % ranks, before = (comm.rank() + ranks - 1) % ranks;
+    const auto tagged = [&](int64_t size, int from, int tag) {
+      return made(exec, {size}, DType::kI64,
+                  [&](int64_t i) { return from * 1000 + tag * 100 + i; });
+    };
+    const Tensor a = tagged(50'000, comm.rank(), 1), b = tagged(7, comm.rank(), 2),
+                 none = tagged(0, 0, 0);
+    const Tensor a_in = exec.zeros({50'000}, DType::kI64), b_in = exec.zeros({7}, DType::kI64),
+                 none_in = tagged(0, 0, 0);
+    using Kind = Transfer::Kind;
+    std::vector<Transfer> together = {{Kind::kSend, next, a},         {Kind::kSend, next, none},
+                                      {Kind::kSend, next, b},         {Kind::kRecv, before, a_in},
+                                      {Kind::kRecv, before, none_in}, {Kind::kRecv, before, b_in}};
+    if (comm.rank() % 2 == 1) std::rotate(together.begin(), together.begin() + 3, together.end());
+    comm.transfer(exec, together);
+    EXPECT_TRUE(SameBits(a_in, tagged(50'000, before, 1)));
+    EXPECT_TRUE(SameBits(b_in, tagged(7, before, 2)));
+  });
+}
+
+TEST_P(CommunicatorLaws, SplitsIntoGroupsThatWorkSideBySide) {
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    const int color = comm.rank() % 2;
+    const auto group = split(color, -comm.rank(), "tensor");  // in the opposite order
+    const int size = (ranks + 1 - color) / 2;
+    ASSERT_EQ(group->size(), size);
+    EXPECT_EQ(group->rank(), size - 1 - comm.rank() / 2);
+    EXPECT_EQ(group->name(), fmt::format("tensor[{}/{}]", group->rank(), size));
+    const Tensor t = made(exec, {3}, DType::kI32, [&](int64_t) { return comm.rank(); });
+    group->all_reduce(exec, t, ReduceOp::kSum);
+    int32_t sum = 0;
+    for (int r = color; r < ranks; r += 2) sum += r;
+    EXPECT_EQ(t.data<int32_t>()[2], sum);
+    comm.barrier();
+  });
+}
+
+TEST_P(CommunicatorLaws, MeshesKnowTheirNeighbours) {
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    if (ranks == 3) return;
+    const ParallelConfig degrees{.tensor = ranks == 1 ? 1 : 2};
+    const Mesh mesh({degrees, comm.rank(), ranks, coordinates_of(degrees, comm.rank(), ranks)},
+                    split);
+    Communicator& tensor = mesh.over({Axis::kTensor});
+    EXPECT_EQ(tensor.rank(), mesh.here()[Axis::kTensor].index);
+    EXPECT_EQ(mesh.over({Axis::kData, Axis::kSequence}).size(), ranks / tensor.size());
+    EXPECT_EQ(mesh.over({Axis::kPipe}).size(), 1);
+    const Tensor all = exec.zeros({ranks}, DType::kI32);
+    all.data<int32_t>()[mesh.rank()] = 1;
+    mesh.world().all_reduce(exec, all, ReduceOp::kSum);
+    EXPECT_EQ(std::accumulate(all.data<int32_t>(), all.data<int32_t>() + ranks, 0), ranks);
+    EXPECT_EQ(mesh.tally().of_axis("data").bytes + mesh.tally().of_axis("tensor").bytes +
+                  mesh.tally().of_axis("tensor+sequence+data+pipe").bytes +
+                  mesh.tally().of_axis("tensor+data").bytes,
+              2 * (ranks - 1) * ranks * 4 / ranks);
+  });
+}
+
+TEST_P(CommunicatorLaws, TracingCountsWhatLeavesTheRank) {
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    CommTally tally;
+    TracedComm traced(split(0, comm.rank(), "sequence"), "sequence", tally, Signatures::kCompare);
+    const Tensor mine = exec.zeros({6}), all = exec.zeros({ranks, 6}),
+                 half = exec.zeros({ranks}, DType::kBF16);
+    traced.all_gather(exec, mine, all);
+    traced.reduce_scatter(exec, all, mine);
+    traced.all_reduce(exec, half, ReduceOp::kMax);
+    const std::vector<int64_t> rows(static_cast<size_t>(ranks), 2);
+    const Tensor out = exec.zeros({2 * ranks, 3}, DType::kI64),
+                 in = exec.zeros({2 * ranks, 3}, DType::kI64);
+    traced.all_to_all_v(exec, out, rows, in, rows);
+    traced.barrier();
+    EXPECT_EQ(tally.of("sequence", "all_gather").bytes, (ranks - 1) * 24);
+    EXPECT_EQ(tally.of("sequence", "reduce_scatter").bytes, (ranks - 1) * 24);
+    EXPECT_EQ(tally.of("sequence", "all_reduce").bytes, 2 * (ranks - 1) * 2);
+    EXPECT_EQ(tally.of("sequence", "all_to_all_v").bytes, (ranks - 1) * 48);
+    EXPECT_EQ(tally.of_axis("sequence").calls, 5);
+    EXPECT_EQ(tally.bytes_by_axis().at("sequence"), tally.of_axis("sequence").bytes);
+    traced.barrier();
+  });
+}
+
+// A rank that calls something else: every rank stops, and says what both call.
+TEST_P(CommunicatorLaws, TracingNamesBothCallsWhenRanksDisagree) {
+  if (ranks == 1) return;
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    CommTally tally;
+    TracedComm traced(split(0, comm.rank(), "data"), "data", tally, Signatures::kCompare);
+    const bool odd = comm.rank() == ranks - 1;
+    const std::string message = message_of<Error>([&] {
+      const Tensor t = exec.zeros({odd ? 5 : 4}), all = exec.zeros({ranks, 4});
+      if (odd)
+        traced.all_reduce(exec, t, ReduceOp::kSum);
+      else
+        traced.all_gather(exec, t, all);
+    });
+    EXPECT_NE(message.find("all_gather(f32 [4])"), std::string::npos) << message;
+    EXPECT_NE(message.find(fmt::format("rank {} calls all_reduce sum(f32 [5])", ranks - 1)),
+              std::string::npos)
+        << message;
+    std::vector<int64_t> rows(static_cast<size_t>(ranks), 1), wrong = rows;
+    if (odd) wrong[0] = 2;
+    const Tensor out = exec.zeros({ranks, 3}), in = exec.zeros({ranks + (odd ? 1 : 0), 3});
+    const std::string counts =
+        message_of<Error>([&] { traced.all_to_all_v(exec, out, rows, in, wrong); });
+    EXPECT_NE(
+        counts.find(fmt::format("rank 0 sends 1 rows to rank {}, which expects 2", ranks - 1)),
+        std::string::npos)
+        << counts;
+    comm.barrier();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CommunicatorLaws, testing::ValuesIn(places()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace weft::test
