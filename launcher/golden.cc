@@ -105,7 +105,7 @@ void Comparison::check(Exec& exec, const std::string& key, const Tensor& got) {
   double allowed = absolute ? kNothing : (gradient ? tolerance_.gradient : tolerance_.output);
   const double relative = absolute ? error : error / largest;
   const auto moved = movement_.find(key);
-  if (!absolute && moved != movement_.end())
+  if (gradient && !absolute && moved != movement_.end())
     allowed = std::max(allowed, 2 * moved->second / largest);
   errors_[key] = error;
   if (!(relative <= allowed)) ++failed_;

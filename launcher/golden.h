@@ -53,9 +53,8 @@ class Comparison {
  public:
   Comparison(const GoldenCase& golden, Tolerance tolerance) : golden_(golden), tolerance_(tolerance) {}
 
-  // What moves when nothing but inputs and weights are rounded to bf16 (`rounded`: the case in f32 arithmetic
-  // after that) cannot be known better in bf16: sums over tokens in which nearly everything cancels, quotients
-  // whose denominators do.
+  // A gradient that moves when nothing but inputs and weights are rounded to bf16 (`rounded`: the case in f32
+  // arithmetic after that) cannot be known better in bf16: sums over tokens in which nearly everything cancels.
   // The activations in between are rounded as well, about as often; twice that movement is allowed then.
   void allow_for(const Comparison& rounded) { movement_ = rounded.errors_; }
 

@@ -322,8 +322,7 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
 
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
   Comparison compare(golden, tolerance);
-  const bool mixer = golden.kind == "layer" || golden.kind == "core";
-  if (mixer && golden.precision == DType::kBF16) {
+  if (golden.kind == "layer" && golden.precision == DType::kBF16) {
     GoldenCase rounded(golden.file().path(), DType::kF32);
     rounded.rounded = true;
     Comparison moved(rounded, tolerance);
