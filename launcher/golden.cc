@@ -40,7 +40,7 @@ GoldenCase::GoldenCase(const std::string& path, DType precision)
 }
 
 Tensor GoldenCase::read(Exec& exec, const std::string& key, DType type) const {
-  const bool round = rounded && type == DType::kF32 && key.starts_with("in.");
+  const bool round = rounded_inputs && type == DType::kF32 && key.starts_with("in.");
   const Tensor t = file_.read(exec.pool, key, round ? DType::kBF16 : type, Label::kActivations);
   if (!round) return t;
   const Tensor wide = exec.empty(t.shape());
@@ -86,6 +86,13 @@ Tolerance default_tolerance(DType precision) {
   return precision == DType::kBF16 ? Tolerance{2e-2, 5e-2} : Tolerance{2e-5, 2e-4};
 }
 
+void Comparison::allow_for(const Comparison& rounded) {
+  for (const auto& [key, error] : rounded.errors_) {
+    double& most = movement_[key];
+    most = std::max(most, error);
+  }
+}
+
 void Comparison::check(Exec& exec, const std::string& key, const Tensor& got) {
   if (!golden_.has(key)) return;
   const bool integer = golden_.file().at(key).type == FileType::kI32;
@@ -105,7 +112,7 @@ void Comparison::check(Exec& exec, const std::string& key, const Tensor& got) {
   double allowed = absolute ? kNothing : (gradient ? tolerance_.gradient : tolerance_.output);
   const double relative = absolute ? error : error / largest;
   const auto moved = movement_.find(key);
-  if (gradient && !absolute && moved != movement_.end())
+  if (!absolute && moved != movement_.end())
     allowed = std::max(allowed, 2 * moved->second / largest);
   errors_[key] = error;
   if (!(relative <= allowed)) ++failed_;
@@ -145,7 +152,7 @@ void load_weights(Exec& exec, const GoldenCase& golden, ParameterStore& store,
                         p.shape);
     }
     golden.file().read_into(stored, p.master);
-    if (golden.rounded && !p.spec.f32) {
+    if (golden.rounded_weights && !p.spec.f32) {
       float* weight = p.master.data<float>();
       for (int64_t i = 0; i < p.master.elements(); ++i) weight[i] = to_float(to_bf16(weight[i]));
     }

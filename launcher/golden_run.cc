@@ -4,6 +4,7 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_descent.h"
 #include "launcher/golden_memories.h"
 #include "launcher/golden_rank_one.h"
 #include "launcher/golden_ssm.h"
@@ -35,6 +36,7 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   OptionTable table;
   for (const auto& [key, value] : config.items()) {
     const std::string name = our_name(key);
+    if (golden.mixer == "rwkv7" && name != "heads") continue;  // widths follow from the hidden one
     if (value.is_boolean())
       table.set(name, value.get<bool>());
     else if (value.is_number_integer())
@@ -57,6 +59,10 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   rank("gk_proj.0.weight", "gate_rank", 1);
   rank("x_proj.0.weight", "mix_rank", 5);
   rank("w_lora.0.weight", "decay_rank", 1);
+  rank("w1", "decay_rank", 1);
+  rank("a1", "rate_rank", 1);
+  rank("v1", "value_rank", 1);
+  rank("g1", "gate_rank", 1);
   if (golden.has("w." + scope + "lower_bound")) table.set("lower_bound", 0.5);
   flag("out_norm.weight", "output_norm");
   flag("ogate_proj.weight", "output_gate");
@@ -145,14 +151,18 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   Exec& exec = runtime.exec();
   ParameterStore store;
   const OptionTable options = options_of(golden, golden.config, "");
-  const Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  Build build = build_of(store, golden, golden.shape("in.x")[2]);
+  StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
+  if (golden.has("in.v_first")) {  // of the first layer: this is a later one
+    step.first_value = golden.rows(exec, "in.v_first");
+    build.layer = 1, build.layers = 2;
+  }
   const auto mixer = make_mixer(our_name(golden.mixer), MixerBuild{build, options});
   prepare(runtime, golden, store);
 
   const Sequence sequence = golden.sequence(exec, "in.x");
   SavedStack saved;
   MixerState state, d_state;
-  StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
   give_memories(exec, golden, build, step);
   state.part(kRecurrence) = golden.states(exec, "state0.");
   compare.check(exec, "out.y",
@@ -164,6 +174,7 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const Tensor dx = mixer->backward(exec, dy.reshaped({sequence.tokens(), build.hidden}),
                                     {sequence, &d_state, &step}, saved);
   compare.check(exec, "grad.in.x", dx);
+  if (golden.has("in.v_first")) compare.check(exec, "grad.in.v_first", step.d_first_value);
   compare.check_states(exec, "grad.state0.", d_state.part(kRecurrence));
   compare.check_weights(exec, store, "");
 }
@@ -306,6 +317,8 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
     run_fox_core(exec, golden, compare);
   else if (is_delta_core(golden))
     run_delta_core(exec, golden, compare);
+  else if (is_descent_core(golden))
+    run_descent_core(exec, golden, compare);
   else if (is_rank_one_core(golden))
     run_rank_one_core(exec, golden, compare);
   else if (golden.kind == "layer")
@@ -322,12 +335,15 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
 
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
   Comparison compare(golden, tolerance);
-  if (golden.kind == "layer" && golden.precision == DType::kBF16) {
-    GoldenCase rounded(golden.file().path(), DType::kF32);
-    rounded.rounded = true;
-    Comparison moved(rounded, tolerance);
-    run_case(runtime, rounded, moved);
-    compare.allow_for(moved);
+  const bool mixer = golden.kind == "layer" || golden.kind == "core";
+  if (mixer && golden.precision == DType::kBF16) {
+    for (const auto& [inputs, weights] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      GoldenCase rounded(golden.file().path(), DType::kF32);
+      rounded.rounded_inputs = inputs, rounded.rounded_weights = weights;
+      Comparison moved(rounded, tolerance);
+      run_case(runtime, rounded, moved);
+      compare.allow_for(moved);
+    }
   }
   run_case(runtime, golden, compare);
   return compare;

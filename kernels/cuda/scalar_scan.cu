@@ -195,9 +195,16 @@ __global__ void __launch_bounds__(kThreads) sum_groups(GroupSum s) {
             static_cast<int>(token), column, sum);
 }
 
-// task(Config) with the smallest configuration that holds the problem. The chunk of 32 is what fits
-// into 227 KB of shared memory (sm_90 and later) with operands of 4 bytes.
+// Shared memory that a block can have on sm_80 and on sm_90 and sm_100.
+constexpr size_t kSm80 = 163 << 10, kSm90 = 227 << 10;
+template <class C>
+constexpr size_t largest = sizeof(Shared<typename C::GradientSpace>);
+
+// task(Config) with the smallest configuration that holds the problem.
 constexpr int kWidth = 64, kWidest = 128;
+static_assert(largest<Config<Bf16, 64, kWidest>> <= kSm80);
+static_assert(largest<Config<F32, 64, kWidth>> <= kSm80);
+static_assert(largest<Config<F32, 32, kWidest>> <= kSm90);
 template <class Task>
 auto with_config(const ScanProblem& p, Task task) {
   const bool wide = p.key > kWidth || p.value > kWidth;

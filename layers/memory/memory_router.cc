@@ -5,6 +5,7 @@
 
 #include "kernels/gemm.h"
 #include "layers/convert.h"
+#include "layers/token_statistics.h"
 
 namespace weft {
 namespace {
@@ -71,15 +72,18 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
   out.entropy = entropy;
   const int64_t bad_token = kernels::route_forward(exec, rule(), in, out);
 
-  const std::vector<int64_t> counts = counts_of(routing.index, memories);
+  Communicator* ranks = step == nullptr ? nullptr : step->token_ranks;
+  routing.tokens = sum_over_tokens(exec, ranks, tokens);
+  const std::vector<int64_t> mine = counts_of(routing.index, memories);
+  const std::vector<int64_t> counts = sum_over_tokens(exec, ranks, mine);
   routing.fraction = exec.empty({1, memories});
   for (size_t e = 0; e < counts.size(); ++e) {
     routing.fraction.data<float>()[e] = static_cast<float>(
-        static_cast<double>(counts[e]) / static_cast<double>(std::max<int64_t>(1, tokens)));
+        static_cast<double>(counts[e]) / static_cast<double>(std::max<int64_t>(1, routing.tokens)));
   }
   if (step != nullptr && !step->repeating) {
     MoeReport told = report(exec, routing, entropy);
-    told.counts = counts;
+    told.counts = mine;
     told.bad_token = bad_token;
     step->reports.push_back(std::move(told));
   }
@@ -88,13 +92,16 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
 
 MoeReport MemoryRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy) const {
   MoeReport report{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
+  // This rank's part of means over all tokens of the micro-batch.
+  const double here = static_cast<double>(routing.probabilities.shape()[0]) /
+                      static_cast<double>(std::max<int64_t>(1, routing.tokens));
   const Tensor mean = exec.empty({options_.memories});
   kernels::column_mean(exec, routing.probabilities, mean);
   for (int64_t e = 0; e < options_.memories; ++e) {
-    report.aux += static_cast<double>(options_.memories) * routing.fraction.data<float>()[e] *
-                  mean.data<float>()[e];
+    report.aux += here * static_cast<double>(options_.memories) *
+                  routing.fraction.data<float>()[e] * mean.data<float>()[e];
   }
-  report.router_entropy = mean_of(entropy);
+  report.router_entropy = here * mean_of(entropy);
   return report;
 }
 
@@ -117,8 +124,9 @@ void MemoryRouter::backward(Exec& exec, const Tensor& x, const MemoryRouting& ro
     kernels::copy(exec, d_weight.view().columns(0, options_.top_k), d_routed);
   }
   const double share = step == nullptr ? 0.0 : static_cast<double>(step->aux_scale);
-  const double scale = options_.aux_loss * static_cast<double>(options_.memories) * share /
-                       (static_cast<double>(std::max<int64_t>(1, tokens)) * tensor_ranks_);
+  const double scale =
+      options_.aux_loss * static_cast<double>(options_.memories) * share /
+      (static_cast<double>(std::max<int64_t>(1, routing.routed.tokens)) * tensor_ranks_);
   const Tensor d_logits = exec.empty({tokens, options_.memories});
   kernels::route_backward(exec, rule(), {}, routing.routed.views(),
                           {.d_weight = d_routed,

@@ -326,13 +326,8 @@ double Rwkv7::flops_per_token(int64_t) const {
 
 std::unique_ptr<Mixer> make_rwkv7(const MixerBuild& build) {
   auto o = read_options<Rwkv7Options>(build.options, "rwkv7");
-  const HeadOptions heads = resolve(build, {.heads = o.heads});
-  if (build.hidden % heads.heads != 0) {
-    throw ConfigError(
-        "{} = {} does not divide the hidden width {}; heads of RWKV-7 share it evenly",
-        place_of(build.options, "heads"), heads.heads, build.hidden);
-  }
-  const Rwkv7Start start(build, heads.heads);
+  o.heads = resolve(build, {.heads = o.heads}).heads;
+  const Rwkv7Start start(build, o.heads);
   const double factor = static_cast<double>(start.width) / 64.0;
   if (o.decay_rank == 0) o.decay_rank = start.rank(2.5 * factor);
   if (o.rate_rank == 0) o.rate_rank = start.rank(2.5 * factor);

@@ -6,6 +6,7 @@
 
 #include "kernels/gemm.h"
 #include "layers/convert.h"
+#include "layers/token_statistics.h"
 
 namespace weft {
 namespace {
@@ -34,14 +35,14 @@ std::vector<int64_t> counts_of(const kernels::ExpertOrder& order) {
 void count_fractions(Exec& exec, const Tensor& index, Communicator* ranks, const Tensor& f) {
   const int64_t runs = f.shape()[0], experts = f.shape()[1];
   const int64_t pairs = index.elements() / std::max<int64_t>(1, runs);
-  const Tensor counts = exec.zeros({runs, experts}, DType::kI64);
+  std::vector<int64_t> counts(static_cast<size_t>(runs * experts));
   for (int64_t r = 0; r < runs; ++r) {
     const int32_t* chosen = index.data<int32_t>() + r * pairs;
-    for (int64_t i = 0; i < pairs; ++i) ++counts.data<int64_t>()[r * experts + chosen[i]];
+    for (int64_t i = 0; i < pairs; ++i) ++counts[static_cast<size_t>(r * experts + chosen[i])];
   }
-  if (ranks != nullptr) ranks->all_reduce(exec, counts, ReduceOp::kSum);
+  counts = sum_over_tokens(exec, ranks, std::move(counts));
   for (int64_t r = 0; r < runs; ++r) {
-    const int64_t* row = counts.data<int64_t>() + r * experts;
+    const int64_t* row = counts.data() + r * experts;
     const int64_t total = std::max<int64_t>(1, std::accumulate(row, row + experts, int64_t{0}));
     for (int64_t e = 0; e < experts; ++e) {
       f.data<float>()[r * experts + e] =
@@ -54,14 +55,6 @@ double sum_of(const Tensor& t, double (*f)(double)) {
   double sum = 0;
   for (int64_t i = 0; i < t.elements(); ++i) sum += f(t.data<float>()[i]);
   return sum;
-}
-
-int64_t tokens_of_all(Exec& exec, int64_t mine, Communicator* ranks) {
-  if (ranks == nullptr) return mine;
-  const Tensor count = exec.empty({1}, DType::kI64);
-  count.data<int64_t>()[0] = mine;
-  ranks->all_reduce(exec, count, ReduceOp::kSum);
-  return count.data<int64_t>()[0];
 }
 
 }  // namespace
@@ -98,7 +91,7 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   Routing routing;
   const int64_t bad_token = decide(exec, logits, context, routing, entropy);
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
-  routing.tokens = tokens_of_all(exec, tokens, context.token_ranks);
+  routing.tokens = sum_over_tokens(exec, context.token_ranks, tokens);
   routing.fraction = fractions(exec, routing, context);
   MoeReport moe = report(exec, routing, entropy);
   moe.bad_token = bad_token;

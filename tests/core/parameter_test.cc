@@ -314,6 +314,31 @@ TEST_F(StoreTest, StartsWeightsAsTheirSpecSays) {
   EXPECT_NEAR(steps, std::log(1e-2), 5 * std::log(100.0) / std::sqrt(12.0 * 10000));
 }
 
+// Rows of a wide matrix, columns of a tall one; no two matrices the same.
+TEST_F(StoreTest, StartsOrthogonalWeightsAtRightAngles) {
+  Parameter& wide = declare("wide", {7, 30}, Init::orthogonal(0.5));
+  Parameter& tall = declare("tall", {31, 6}, Init::orthogonal(2.0));
+  Parameter& other = declare("other", {7, 30}, Init::orthogonal(0.5));
+  allocate(DType::kF32);
+  store.initialize(rig.exec, 5);
+  const std::vector<double> w = numbers(wide.value), t = numbers(tall.value);
+  for (size_t a = 0; a < 7; ++a) {
+    for (size_t b = 0; b < 7; ++b) {
+      double product = 0;
+      for (size_t c = 0; c < 30; ++c) product += w[a * 30 + c] * w[b * 30 + c];
+      EXPECT_NEAR(product, a == b ? 0.25 : 0.0, 1e-6);
+    }
+  }
+  for (size_t a = 0; a < 6; ++a) {
+    for (size_t b = 0; b < 6; ++b) {
+      double product = 0;
+      for (size_t r = 0; r < 31; ++r) product += t[r * 6 + a] * t[r * 6 + b];
+      EXPECT_NEAR(product, a == b ? 4.0 : 0.0, 1e-5);
+    }
+  }
+  EXPECT_FALSE(SameBits(wide.value, other.value));
+}
+
 TEST_F(StoreTest, StartsTheSameForAnyNumberOfThreads) {
   Parameter& p = declare("a", {3, 100003});  // several tasks of work, none full
   allocate(DType::kF32);
