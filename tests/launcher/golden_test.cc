@@ -35,15 +35,7 @@ class Golden : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Golden, AgreesInF32) { expect_pass(DType::kF32); }
-TEST_P(Golden, AgreesInBf16) {
-  // Known failures, which `weft verify --precision bf16` shows too; f32 passes both. mLSTM divides by
-  // q . n, which may nearly cancel: grad.in.f is off by 0.13 (0.05 allowed), as it is in f32 arithmetic
-  // on rounded inputs; out.y of the layer by 0.043 (0.02 allowed), for which that was not shown.
-  if (GetParam() == "core_mlstm_state" || GetParam() == "layer_mlstm_packed") {
-    GTEST_SKIP() << "misses the bf16 tolerance";
-  }
-  expect_pass(DType::kBF16);
-}
+TEST_P(Golden, AgreesInBf16) { expect_pass(DType::kBF16); }
 
 INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden_files()),
                          [](const auto& info) { return info.param; });
