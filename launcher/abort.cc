@@ -39,19 +39,20 @@ std::string located(const Station& station, std::string_view what) {
                      station.doing, what);
 }
 
-void let_first_rank_speak() {
-  if (this_launch().rank > 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+void let_first_rank_speak(std::chrono::milliseconds patience) {
+  if (this_launch().rank > 0) std::this_thread::sleep_for(patience);
 }
 
 int report_failure(std::exception_ptr failure, const Station* station) {
-  let_first_rank_speak();
   const auto say = [&](std::string_view what) {
+    let_first_rank_speak(kOwnFailure);
     fmt::print(stderr, "weft: {}\n", station ? located(*station, what) : std::string(what));
   };
   try {
     std::rethrow_exception(failure);
   } catch (const ConfigError& e) {
-    say(e.what());
+    let_first_rank_speak(kEverybodysMistake);
+    fmt::print(stderr, "weft: {}\n", e.what());
     return kExitUser;
   } catch (const std::bad_alloc&) {
     say("out of memory; a smaller train.micro_batch, train.sequence or model.hidden needs less");

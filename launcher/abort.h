@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -23,8 +24,9 @@ struct Station {
 std::string located(const Station& station, std::string_view what);
 
 // A mistake in a config meets all ranks alike, and mpirun ends them all when the first one exits:
-// the others wait for the first to tell it. A rank that fails alone speaks half a second later.
-void let_first_rank_speak();
+// the others wait for the first to tell it. A rank that fails alone speaks when that time is over.
+inline constexpr std::chrono::milliseconds kEverybodysMistake{2000}, kOwnFailure{500};
+void let_first_rank_speak(std::chrono::milliseconds patience);
 
 // Says what failed on stderr and returns the exit code for it.
 int report_failure(std::exception_ptr failure, const Station* station = nullptr);

@@ -47,7 +47,7 @@ void say(const std::string& message) { fmt::print(stderr, "weft: {}\n", message)
 
 int refuse_arguments(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = innermost(app);
-  let_first_rank_speak();
+  let_first_rank_speak(kEverybodysMistake);
   const std::string leftovers = explain_leftovers(app);
   const std::string what = leftovers.empty() ? error.what() : leftovers;
   say(fmt::format("{} (see {} --help)", what, full_name(command)));

@@ -26,6 +26,8 @@ class GoldenCase {
   ExpertMode expert_mode = ExpertMode::kGrouped;  // of cases with experts; not the file's business
   // What is rounded to bf16 when it is read, whatever the precision.
   bool rounded_inputs = false, rounded_weights = false;
+  // Whether choices between experts or memories can be expected to come out as in the file.
+  bool exact() const { return precision == DType::kF32 && !rounded_inputs && !rounded_weights; }
 
   bool has(const std::string& key) const { return file_.find(key) != nullptr; }
   const Shape& shape(const std::string& key) const { return file_.at(key).shape; }
@@ -54,10 +56,10 @@ class Comparison {
  public:
   Comparison(const GoldenCase& golden, Tolerance tolerance) : golden_(golden), tolerance_(tolerance) {}
 
-  // A result that moves when nothing but inputs or weights are rounded to bf16 (`rounded`: the case in f32
-  // arithmetic after that) cannot be known better in bf16: sums over tokens in which nearly everything cancels,
-  // or the norm of something small. The activations in between are rounded as well, about as often; twice
-  // the largest such movement is allowed then.
+  // A result that moves when nothing but inputs or weights are rounded to bf16 (`rounded`: the case in
+  // f32 arithmetic after that) cannot be known better in bf16: sums over tokens in which nearly
+  // everything cancels, or the norm of something small. The activations in between are rounded as
+  // well, about as often; twice the largest such movement is allowed then.
   void allow_for(const Comparison& rounded);
 
   // Compares with the stored tensor of that key; absent keys are not compared.

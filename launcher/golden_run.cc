@@ -4,6 +4,7 @@
 #include "launcher/golden.h"
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
+#include "launcher/golden_descent.h"
 #include "launcher/golden_memories.h"
 #include "launcher/golden_rank_one.h"
 #include "launcher/golden_ssm.h"
@@ -316,6 +317,8 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
     run_fox_core(exec, golden, compare);
   else if (is_delta_core(golden))
     run_delta_core(exec, golden, compare);
+  else if (is_descent_core(golden))
+    run_descent_core(exec, golden, compare);
   else if (is_rank_one_core(golden))
     run_rank_one_core(exec, golden, compare);
   else if (golden.kind == "layer")
@@ -332,7 +335,8 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
 
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
   Comparison compare(golden, tolerance);
-  if (golden.kind == "layer" && golden.precision == DType::kBF16) {
+  const bool mixer = golden.kind == "layer" || golden.kind == "core";
+  if (mixer && golden.precision == DType::kBF16) {
     for (const auto& [inputs, weights] : {std::pair{true, true}, {true, false}, {false, true}}) {
       GoldenCase rounded(golden.file().path(), DType::kF32);
       rounded.rounded_inputs = inputs, rounded.rounded_weights = weights;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <optional>
 
@@ -28,12 +29,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// "RANK:STEP" in WEFT_FAIL_AT makes that rank fail before that step: a drill of what then happens to the others.
+// "RANK:STEP" in WEFT_FAIL_AT makes that rank fail before that step, "RANK:STEP:killed" ends it without a word:
+// drills of what then happens to the others.
 void drill(int rank, int64_t step) {
   const char* at = std::getenv("WEFT_FAIL_AT");
-  if (at != nullptr && fmt::format("{}:{}", rank, step) == at) {
-    throw Error("a drill: WEFT_FAIL_AT={}", at);
-  }
+  if (at == nullptr) return;
+  const std::string here = fmt::format("{}:{}", rank, step);
+  if (here + ":killed" == at) std::raise(SIGKILL);
+  if (here == at) throw Error("a drill: WEFT_FAIL_AT={}", at);
 }
 
 std::map<std::string, int64_t> layout_record(const Layout& layout) {
@@ -171,6 +174,7 @@ class TrainRun {
                   .skipped = result.skipped, .valid_loss = {}};
     const double waiting = tally.seconds() / seconds;
     describe_experts(result.moe, m);
+    describe_pruning(result.pruning, m);
     if (data_.valid && due(config_.data.eval_every)) m.valid_loss = validate();
     if (first_) {
       metrics_->write(m);

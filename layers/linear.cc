@@ -31,12 +31,13 @@ bool parts_touch(const std::vector<Parameter*>& weights) {
 Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Options& options)
     : in_(in) {
   for (const Part& part : parts) {
-    weights_.push_back(&build.store.declare({.name = build.scope + part.name + (part.bare ? "" : ".weight"),
-                                             .global = {part.rows, in},
-                                             .splits = splits_of(options.cut, part),
-                                             .partial_over = options.partial_over,
-                                             .init = options.init,
-                                             .weight_decay = options.weight_decay}));
+    weights_.push_back(
+        &build.store.declare({.name = build.scope + part.name + (part.bare ? "" : ".weight"),
+                              .global = {part.rows, in},
+                              .splits = splits_of(options.cut, part),
+                              .partial_over = options.partial_over,
+                              .init = options.init,
+                              .weight_decay = options.weight_decay}));
     out_ += weights_.back()->shape[0];
   }
   if (options.bias == Bias::kNo) return;

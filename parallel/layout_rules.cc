@@ -151,21 +151,20 @@ std::string short_text(const ParallelConfig& p, int world) {
 std::string nearest_layouts(const Config& config, const ParallelConfig& asked, int world) {
   std::vector<std::pair<double, ParallelConfig>> found;
   const std::vector<int> all = divisors(world);
-  // Who did not ask for expert parallelism is not offered it.
-  const std::vector<int> expert_degrees = asked.expert > 1 ? all : std::vector{1};
-  const std::vector<int> widths = asked.expert_tensor > 1 ? all : std::vector{1};
+  // Who did not ask for an axis is not offered it.
+  const auto offered = [&](int degree) { return degree > 1 ? all : std::vector{1}; };
   const auto consider = [&](const ParallelConfig& dense) {
-    for (const int expert : expert_degrees) {
-      for (const int width : widths) {
+    for (const int expert : offered(asked.expert)) {
+      for (const int width : offered(asked.expert_tensor)) {
         ParallelConfig p = dense;
         p.expert = expert, p.expert_tensor = width;
         if (!broken_rule(config, p, world)) found.emplace_back(distance(p, asked), p);
       }
     }
   };
-  for (const int tensor : all) {
-    for (const int sequence : all) {
-      for (const int pipe : all) {
+  for (const int tensor : offered(asked.tensor)) {
+    for (const int sequence : offered(asked.sequence)) {
+      for (const int pipe : offered(asked.pipe)) {
         if (world % (int64_t{tensor} * sequence * pipe) != 0) continue;
         ParallelConfig p = asked;
         p.tensor = tensor, p.sequence = sequence, p.pipe = pipe;
@@ -175,8 +174,8 @@ std::string nearest_layouts(const Config& config, const ParallelConfig& asked, i
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (found.empty()) return fmt::format("no layout of {} ranks fits this config", world);
-  std::string text = fmt::format("layouts of {} ranks that work: ", world);
+  if (found.empty()) return "";
+  std::string text = fmt::format("; layouts of {} ranks that work: ", world);
   for (size_t i = 0; i < std::min<size_t>(3, found.size()); ++i) {
     text += (i == 0 ? "" : "; ") + short_text(found[i].second, world);
   }
@@ -189,7 +188,7 @@ void check_layout(const Config& config, int world) {
   WEFT_CHECK(world > 0, "a world of {} ranks", world);
   const std::optional<Broken> broken = broken_rule(config, config.parallel, world);
   if (!broken) return;
-  throw ConfigError("{}: parallel: {}: {}; {}", config.where(broken->key),
+  throw ConfigError("{}: parallel: {}: {}{}", config.where(broken->key),
                     product(config.parallel, world), broken->why,
                     nearest_layouts(config, config.parallel, world));
 }

@@ -54,13 +54,15 @@ void Shares::add_to_buckets(size_t index, Communicator& comm) {
   bucket->share += elements;
 }
 
-// Gradients lie in one arena, and what is between them is zero: neighbours are summed with one
-// call.
+// Gradients lie in one arena with zeros between them: neighbours are summed with one call. What
+// lies farther apart than the arena aligns has a parameter between that is not these ranks' to sum.
 void Shares::add_to_runs(const Parameter& p, Communicator& comm) {
+  constexpr int64_t kAlign = 16;  // elements
   if (p.shape.elements() == 0) return;
   float* data = p.grad.data<float>();
-  if (!runs_.empty() && runs_.back().comm == &comm && data >= runs_.back().data) {
-    runs_.back().elements = data - runs_.back().data + p.shape.elements();
+  Run* last = runs_.empty() ? nullptr : &runs_.back();
+  if (last != nullptr && last->comm == &comm && data - (last->data + last->elements) < kAlign) {
+    last->elements = data - last->data + p.shape.elements();
   } else {
     runs_.push_back({data, p.shape.elements(), &comm});
   }

@@ -28,8 +28,9 @@ WEFT_INLINE void with_reach(int64_t reach, F f) {
   }
 }
 
-// A token's row and how to get to those before it that it sees.
-template <int kReach_, class X_>
+// A token's row and how to get to those before it that it sees. Rows of edges have a type of their
+// own, so that the loops over f32 rows of x stay inlined.
+template <int kReach_, class X_, bool kEdge = false>
 struct Seen {
   static constexpr int kReach = kReach_;
   using X = X_;
@@ -46,7 +47,7 @@ WEFT_INLINE void with_seen(const ConvArgs& a, int64_t t, F f) {
   if (a.edges != nullptr && before < most) {
     const float* x = a.edges + ((2 * a.document[t] + 1) * most + before) * a.channels;
     with_reach(most, [&](auto reach) {
-      f(Seen<decltype(reach)::value, float>{x, a.channels, most});
+      f(Seen<decltype(reach)::value, float, true>{x, a.channels, most});
     });
   } else {
     with_reach(least(most, before), [&](auto reach) {

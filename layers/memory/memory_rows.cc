@@ -55,6 +55,7 @@ MemoryRows rows_of_memories(Exec& exec, const Sequence& tokens, const Tensor& in
   Sequence& own = rows.sequence;
   own.ranks = tokens.ranks;
   own.records = tokens.records;
+  own.profile = tokens.profile;
   own.documents = {0};
   const int32_t* token = rows.order.token.data<int32_t>();
   const auto count = static_cast<int32_t>(tokens.count());

@@ -76,7 +76,7 @@ class Hgrn2 final : public Mixer {
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
     if (o.lower_bounds == "shared") {
-      if (layer_ > 0) shared_ = &shared_bounds(build, h_);  // layer 0 has no lower bound
+      if (build.layers > 1) shared_ = &shared_bounds(build, h_);
     } else if (o.lower_bound > 0) {
       lower_ = &declare_vector(build, "lower_bound", h_.kv_heads * h_.dk, h_.dk, o.lower_bound);
     }
@@ -117,14 +117,14 @@ class Hgrn2 final : public Mixer {
     kernels::activation_backward(exec, kernels::Activation::kSilu, part(f.projected, kQ), dq, dq);
     Tensor d_lower;
     if (lower_ != nullptr) d_lower = lower_->grad;
-    if (shared_ != nullptr) d_lower = exec.zeros(f.lower.shape());
+    if (shared_ != nullptr && layer_ > 0) d_lower = exec.zeros(f.lower.shape());
     kernels::tied_gates_backward(exec, {.f = part(f.projected, kForget),
                                         .lower = given(f.lower),
                                         .dg = d_decay,
                                         .dk = dk,
                                         .df = part(d, kForget),
                                         .d_lower = wanted(d_lower)});
-    if (shared_ != nullptr) {
+    if (shared_ != nullptr && layer_ > 0) {
       lower_bound_backward(exec, layer_, shared_->value, d_lower, shared_->grad);
     }
     return project_.backward(exec, d, DType::kF32, saved);
@@ -166,7 +166,7 @@ class Hgrn2 final : public Mixer {
   }
   Tensor lower(Exec& exec) const {
     if (lower_ != nullptr) return lower_->value;
-    if (shared_ == nullptr) return {};
+    if (shared_ == nullptr || layer_ == 0) return {};
     const Tensor bound = exec.empty({shared_->shape[1]});
     lower_bound_forward(exec, layer_, shared_->value, bound);
     return bound;

@@ -225,7 +225,7 @@ const std::vector<Document> kDocuments = {
     {37, 200, 70},  // the middle of a gathered sequence
     {64, 64},       // a whole document
     {150, 301, 0},  // the first rank of several
-    {15, 700, 600}, {16, 80, 1}, {0, 9, 4}, {129, 260},
+    {7, 700, 600}, {8, 80, 1}, {0, 9, 4}, {129, 260},
 };
 
 TEST(AttentionRanges, AgreeWithSoftmaxOverTheKeysBeforeEachQuery) {
@@ -303,7 +303,7 @@ TEST(AttentionRanges, PruneWhatLiesFarBeforeTheQueries) {
   for (const Isa isa : available_isas()) {
     SCOPED_TRACE(name_of(isa));
     Rig rig(2, isa);
-    Case c{.documents = {{1, 1000}, {9, 800, 500}, {200, 1200, 700}, {0, 10}},
+    Case c{.documents = {{1, 1000}, {7, 800, 500}, {200, 1200, 700}, {0, 10}},
            .heads = 2,
            .key = 16,
            .gate = 0.3,
@@ -312,7 +312,7 @@ TEST(AttentionRanges, PruneWhatLiesFarBeforeTheQueries) {
     pruned.run(rig.exec);
     const Naive want = pruned.expected();
     for (const kernels::BlockCount& count : pruned.report) {
-      // 1000 keys; 509; 828 and 900.
+      // 1000 keys; 507; 828 and 900.
       EXPECT_EQ(count.causal, 16 + 8 + 13 + 15);
       EXPECT_LT(count.kept, count.causal / 2);
     }

@@ -29,7 +29,7 @@ class Golden : public testing::TestWithParam<std::string> {
       EXPECT_TRUE(compare.passed()) << compare.worst_key() << ": " << compare.worst() << ", left out: "
                                     << compare.missing().size();
       // Output, at least one gradient: a case that compares nothing proves nothing.
-      EXPECT_GE(compare.compared(), 3u);
+      EXPECT_GE(compare.compared(), 2u);
     }
   }
 };

@@ -18,14 +18,15 @@ class SharedLowerBounds : public Gradients {
   }
 };
 
-TEST_F(SharedLowerBounds, AreOneParameterOfAllLayersButTheFirst) {
+TEST_F(SharedLowerBounds, AreOneParameterOfAllLayers) {
   const OptionTable options = OptionTable::parse("heads = 2\nlower_bounds = \"shared\"");
-  const auto first = layer(0, options);
-  EXPECT_EQ(store.find("hgrn2.lower_bounds"), nullptr);
-  const auto second = layer(1, options), third = layer(2, options);
+  const auto first = layer(0, options), second = layer(1, options), third = layer(2, options);
   const Parameter* bounds = store.find("hgrn2.lower_bounds");
   ASSERT_NE(bounds, nullptr);
   EXPECT_EQ(bounds->spec.global, (Shape{4, kHidden}));
+  EXPECT_EQ(std::count_if(store.all().begin(), store.all().end(),
+                          [&](const Parameter& p) { return p.spec.name == bounds->spec.name; }),
+            1);
   EXPECT_FALSE(bounds->spec.weight_decay);
   const OptionTable other = OptionTable::parse("heads = 2\ndk = 5\nlower_bounds = \"shared\"");
   EXPECT_THROW(layer(3, other), ConfigError);
@@ -33,16 +34,17 @@ TEST_F(SharedLowerBounds, AreOneParameterOfAllLayersButTheFirst) {
 
 TEST_F(SharedLowerBounds, AddUpTheGradientsOfTheirLayers) {
   const OptionTable options = OptionTable::parse("heads = 2\nlower_bounds = \"shared\"");
-  const auto second = layer(1, options), third = layer(2, options);
+  const auto first = layer(0, options), second = layer(1, options), third = layer(2, options);
   prepare();
   const Sequence sequence = make_sequence(rig.exec, {0, 9, 21});
   const Tensor x = rig.normal("x", {21, kHidden}), cotangent = rig.normal("c", {21, kHidden});
   const auto loss = [&] {
     SavedStack saved;
-    return dot(second->forward(rig.exec, x, {sequence}, saved), cotangent) +
+    return dot(first->forward(rig.exec, x, {sequence}, saved), cotangent) +
+           dot(second->forward(rig.exec, x, {sequence}, saved), cotangent) +
            dot(third->forward(rig.exec, x, {sequence}, saved), cotangent);
   };
-  for (const auto& mixer : {&second, &third}) {
+  for (const auto& mixer : {&first, &second, &third}) {
     SavedStack saved;
     (*mixer)->forward(rig.exec, x, {sequence}, saved);
     (*mixer)->backward(rig.exec, cotangent, {sequence}, saved);

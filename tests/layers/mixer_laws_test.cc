@@ -42,12 +42,22 @@ const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"fox", "acp = true"},
     {"deltanet", "short_conv = false"},
     {"mamba2", "groups = 2"},
+    {"gsa", "slots = 5"},
+    {"gateloop", "output_gate = false\ngate_divisor = 1"},
+    {"gfw", "output_gate = false\ngate_divisor = 1"},
     {"mom", "inner = 'gla'\ngate_rank = 5"},
     {"mom", "inner = 'gla'\nsingle_kv_proj = true\nshared_memory = false"},
     {"mom", "inner = 'deltanet'\nsingle_kv_proj = true"},
     {"mom", "inner = 'bla'\nshort_conv = false\nmemories = 3"},
     {"mom", "inner = 'retnet'"},
-    {"mom", "inner = 'lightning'\nshared_memory = false\noutput_gate = false"}};
+    {"mom", "inner = 'lightning'\nshared_memory = false\noutput_gate = false"},
+    {"liger", "form = 'hgrn2'\nlower_bound = 0.3\nwindow = 9"},
+    {"liger", "form = 'rwkv6'\nbias = true"},
+    {"liger", "form = 'mamba2'\nwindow = 9"},
+    {"liger", "form = 'mlstm'\ntau = 1"},
+    {"liger", "form = 'gsa'\nslots = 3"},
+    {"ttt", "mini_batch = 16"},
+    {"titans", "mini_batch = 7"}};
 
 // A mixer of mixers.def, by its name, or one with other options: "fox, pro = true".
 std::string name_in(const std::string& law) { return law.substr(0, law.find(',')); }

@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
               5,
               {},
               {"train.global_batch = 48", "data 5 x train.micro_batch 2 = 10", "40 or 50"}},
-        Wrong{"Nothing", 67, {}, {"no layout of 67 ranks"}}),
+        Wrong{"Nothing", 67, {}, {"data 67", "train.global_batch = 134"}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(Layout, OfThousandsOfRanksIsRefusedQuickly) {

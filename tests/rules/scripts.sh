@@ -2,10 +2,10 @@
 # shellcheck source=tests/rules/files
 . "$(dirname "$0")/files"
 
-scripts=(.ci/run launcher/quickstart launcher/setup tests/run tests/rules/at_instruction_set
+scripts=(.ci/run launcher/quickstart launcher/run launcher/setup tests/run tests/rules/at_instruction_set
   tests/rules/files tests/rules/*.sh)
 {
-  for script in .ci/run launcher/quickstart tests/run; do
+  for script in .ci/run launcher/quickstart launcher/run tests/run; do
     if [ ! -x "$script" ]; then echo "$script is not executable"; fi
   done
   for script in "${scripts[@]}"; do bash -n "$script" 2>&1 || true; done

@@ -14,8 +14,8 @@ extern char** environ;
 
 namespace weft::test {
 
-Program::Program(const std::vector<std::string>& arguments) {
-  std::vector<char*> argv = {const_cast<char*>(WEFT_PROGRAM)};
+Program::Program(const std::string& executable, const std::vector<std::string>& arguments) {
+  std::vector<char*> argv = {const_cast<char*>(executable.c_str())};
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t files;
@@ -23,9 +23,9 @@ Program::Program(const std::vector<std::string>& arguments) {
   const std::string out = folder_ / "out", err = folder_ / "err";
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT, 0600);
   posix_spawn_file_actions_addopen(&files, STDERR_FILENO, err.c_str(), O_WRONLY | O_CREAT, 0600);
-  const int failed = posix_spawn(&pid_, WEFT_PROGRAM, &files, nullptr, argv.data(), environ);
+  const int failed = posix_spawn(&pid_, executable.c_str(), &files, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&files);
-  if (failed != 0) throw std::runtime_error("cannot start " WEFT_PROGRAM);
+  if (failed != 0) throw std::runtime_error("cannot start " + executable);
 }
 
 Program::~Program() {
@@ -55,5 +55,15 @@ Outcome Program::wait() {
 }
 
 Outcome run_weft(const std::vector<std::string>& arguments) { return Program(arguments).wait(); }
+
+std::vector<std::string> on_ranks(int ranks, const std::vector<std::string>& arguments) {
+  std::vector<std::string> all = {"-n", std::to_string(ranks), WEFT_PROGRAM};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return all;
+}
+
+Outcome run_ranked(int ranks, const std::vector<std::string>& arguments) {
+  return Program(kLauncherRun, on_ranks(ranks, arguments)).wait();
+}
 
 }  // namespace weft::test

@@ -14,10 +14,11 @@ struct Outcome {
   std::string out, err;
 };
 
-// The built program, run as a user would: its own process, output to files.
+// The built program, or another one, run as a user would: its own process, output to files.
 class Program {
  public:
-  explicit Program(const std::vector<std::string>& arguments);
+  explicit Program(const std::vector<std::string>& arguments) : Program(WEFT_PROGRAM, arguments) {}
+  Program(const std::string& executable, const std::vector<std::string>& arguments);
   ~Program();  // ends it if it still runs
 
   void signal(int number) const;
@@ -32,5 +33,10 @@ class Program {
 };
 
 Outcome run_weft(const std::vector<std::string>& arguments);
+
+// launcher/run -n RANKS weft ...
+std::vector<std::string> on_ranks(int ranks, const std::vector<std::string>& arguments);
+inline constexpr const char* kLauncherRun = WEFT_SOURCE_DIR "/launcher/run";
+Outcome run_ranked(int ranks, const std::vector<std::string>& arguments);
 
 }  // namespace weft::test

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "launcher/golden.h"
+
+namespace weft {
+
+// Cores "ttt" and "titans_*": descent with and without momentum, with its gates given.
+bool is_descent_core(const GoldenCase& golden);
+void run_descent_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
+
+}  // namespace weft

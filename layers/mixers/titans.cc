@@ -1,0 +1,42 @@
+// Titans with a linear memory: TTT whose descent has momentum and forgets.
+//   S_t = eta_t S_{t-1} - theta_t k_t^T (k_t A_t - v_t)
+//   M_t = (1 - alpha_t) M_{t-1} + S_t,   o_t = dk^{-1/2} q_t M_t
+// theta, alpha, eta are sigmoids of projections; A_t is M at the start of the token's mini-batch.
+#include "layers/mixers/shell_descent.h"
+
+namespace weft {
+namespace {
+
+struct TitansOptions {
+  int64_t heads = 0, dk = 0, dv = 0;
+  int64_t mini_batch = 1;
+  bool output_gate = true;
+};
+
+void fields(FieldVisitor& f, TitansOptions& c) {
+  constexpr double kMost = 1 << 20;
+  f("heads", c.heads, "heads; must be given", between(0, kMost));
+  f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
+  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
+  f("mini_batch", c.mini_batch, "tokens whose gradients are taken at the same memory",
+    between(1, kMost));
+  f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
+}
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_titans(const MixerBuild& build) {
+  const auto o = read_options<TitansOptions>(build.options, "titans");
+  const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
+  return std::make_unique<DescentShell>(
+      build, DescentRule{.heads = heads.heads,
+                         .dk = heads.dk,
+                         .dv = heads.dv,
+                         .gates = {{"theta_proj", 0.0}, {"alpha_proj", -4.0}, {"eta_proj", 0.0}},
+                         .mini_batch = o.mini_batch,
+                         .output_gate = o.output_gate});
+}
+
+std::vector<FieldInfo> options_of_titans() { return describe<TitansOptions>(); }
+
+}  // namespace weft

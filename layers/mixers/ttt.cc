@@ -1,0 +1,44 @@
+// TTT with a linear inner model: the state is a matrix that learns, token by token, to give a value
+// for a key.   M_t = M_{t-1} - eta_t k_t^T (k_t A_t - v_t),   o_t = dk^{-1/2} q_t M_t
+// eta_t = eta_base * sigmoid of a projection; A_t is M at the start of the token's mini-batch. With
+// mini-batches of one token it is DeltaNet with beta = eta.
+#include "layers/mixers/shell_descent.h"
+
+namespace weft {
+namespace {
+
+struct TttOptions {
+  int64_t heads = 0, dk = 0, dv = 0;
+  double eta_base = 1.0;
+  int64_t mini_batch = 1;
+  bool output_gate = true;
+};
+
+void fields(FieldVisitor& f, TttOptions& c) {
+  constexpr double kMost = 1 << 20;
+  f("heads", c.heads, "heads; must be given", between(0, kMost));
+  f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
+  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
+  f("eta_base", c.eta_base, "largest learning rate of the inner model", above(0));
+  f("mini_batch", c.mini_batch, "tokens whose gradients are taken at the same inner model",
+    between(1, kMost));
+  f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
+}
+
+}  // namespace
+
+std::unique_ptr<Mixer> make_ttt(const MixerBuild& build) {
+  const auto o = read_options<TttOptions>(build.options, "ttt");
+  const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
+  return std::make_unique<DescentShell>(build, DescentRule{.heads = heads.heads,
+                                                           .dk = heads.dk,
+                                                           .dv = heads.dv,
+                                                           .gates = {{"eta_proj", 0.0}},
+                                                           .rate = static_cast<float>(o.eta_base),
+                                                           .mini_batch = o.mini_batch,
+                                                           .output_gate = o.output_gate});
+}
+
+std::vector<FieldInfo> options_of_ttt() { return describe<TttOptions>(); }
+
+}  // namespace weft

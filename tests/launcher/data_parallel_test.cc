@@ -1,0 +1,302 @@
+// Data parallelism with ranks as threads: the same training, whatever the number of ranks.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "launcher/trainer.h"
+#include "parallel/thread_comm.h"
+#include "tests/support/near.h"
+#include "tests/support/rig.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+// A hybrid with experts, a shared expert, packed documents and tied embeddings. Twelve sequences a
+// step, so that 1, 2, 3 and 4 ranks can share them; odd widths where they are allowed. With an
+// epsilon of 1e-3 Adam does not turn the sign of a gradient that is almost zero into a whole step.
+Config tiny(const std::vector<std::string>& overrides = {}) {
+  return config_from_text(R"(
+[model]
+vocab = 61
+hidden = 48
+layers = 3
+pattern = "LND"
+tie_embeddings = true
+[model.layer.L]
+mixer = "retnet"
+heads = 3
+[model.layer.N]
+mixer = "softmax"
+heads = 4
+kv_heads = 2
+[model.layer.D]
+mixer = "gla"
+heads = 3
+ffn = "dense"
+[model.moe]
+experts = 5
+active = 2
+ffn = 20
+shared = 1
+aux_loss = 0.01
+z_loss = 0.001
+[train]
+steps = 6
+sequence = 23
+global_batch = 12
+micro_batch = 1
+precision = "f32"
+[optimizer]
+lr = 3e-3
+warmup = 0
+schedule = "constant"
+eps = 1e-3
+[run]
+dir = "unused"
+)",
+                          "tiny.toml", overrides);
+}
+
+// Rows of a simple rule, each with two documents; the last target of the first does not count in
+// every third row, so that ranks have different numbers of targets.
+Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
+  const int64_t length = config.train.sequence;
+  Batch batch{.tokens = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .targets = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .documents = {0},
+              .target_tokens = rows * length};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t value = (first + r) * 5 + t * 3;
+      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
+      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+    }
+    if ((first + r) % 3 == 0) {
+      batch.targets.data<int32_t>()[r * length + 10] = -1;
+      --batch.target_tokens;
+    }
+    batch.documents.push_back(static_cast<int32_t>(r * length + 11));
+    batch.documents.push_back(static_cast<int32_t>((r + 1) * length));
+  }
+  return batch;
+}
+
+struct History {
+  std::vector<StepResult> steps;
+  std::vector<float> weights;
+  double valid = 0;
+};
+
+// What the first rank saw; the others must have seen the same, bit for bit.
+History train(const Config& config, int ranks) {
+  History out;
+  run_ranks(ranks, [&](ThreadComm& world, Exec&) {
+    Runtime runtime(1);
+    const Splitter split = [&](int color, int key, const std::string& axis) {
+      return world.split(color, key, axis);
+    };
+    auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split,
+                                       Signatures::kCompare);
+    Trainer trainer(config, runtime, mesh);
+    trainer.initialize();
+    const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
+      return rule_batch(config, pool, first, rows);
+    };
+    History mine;
+    for (int64_t s = 0; s < config.train.steps; ++s)
+      mine.steps.push_back(trainer.step(s, s * 12, source));
+    mine.valid = trainer.evaluate(source, 1000, 5);
+    trainer.finish();
+    for (const Parameter& p : trainer.parameters().all()) {
+      const std::vector<double> values = numbers(p.value);
+      mine.weights.insert(mine.weights.end(), values.begin(), values.end());
+    }
+    const Tensor all = runtime.exec().empty({ranks, static_cast<int64_t>(mine.weights.size())});
+    world.all_gather(runtime.exec(),
+                     Tensor::borrow(mine.weights.data(),
+                                    {static_cast<int64_t>(mine.weights.size())}, DType::kF32),
+                     all);
+    EXPECT_TRUE(SameBits(all.row(world.rank()), all.row(0))) << "ranks have different weights";
+    if (world.rank() == 0) out = mine;
+  });
+  return out;
+}
+
+std::vector<double> losses(const History& h) {
+  std::vector<double> out;
+  for (const StepResult& s : h.steps) out.push_back(s.loss);
+  return out;
+}
+
+class OnRanks : public testing::TestWithParam<int> {};
+
+// Sums over a step's tokens are formed in another order: a few hundred roundings of 6e-8, which six
+// steps of Adam amplify by at most lr / epsilon each. The routing is that of one rank, since a
+// choice between near-equal experts could turn.
+TEST_P(OnRanks, LossesNormsAndWeightsAreThoseOfOneRank) {
+  const ScratchFolder folder;
+  const std::string file = folder / "routing.safetensors";
+  for (const char* scope : {"micro_batch", "sequence", "global_batch"}) {
+    const std::string aux = std::string("model.moe.aux_scope=") + scope;
+    const History one = train(tiny({aux, "run.routing_trace=write:" + file}), 1);
+    for (const char* zero : {"0", "1"}) {
+      const History many = train(
+          tiny({aux, "run.routing_trace=replay:" + file, std::string("parallel.zero=") + zero}),
+          GetParam());
+      for (size_t s = 0; s < one.steps.size(); ++s) {
+        const StepResult &a = one.steps[s], &b = many.steps[s];
+        EXPECT_NEAR(a.loss, b.loss, 2e-5 * a.loss) << scope << " step " << s;
+        EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * a.grad_norm) << scope << " step " << s;
+        EXPECT_NEAR(a.aux_loss, b.aux_loss, 2e-5 * a.aux_loss) << scope << " step " << s;
+        EXPECT_NEAR(a.z_loss, b.z_loss, 1e-4 * a.z_loss) << scope << " step " << s;
+        EXPECT_EQ(a.tokens, b.tokens);
+        for (size_t l = 0; l < a.moe.size(); ++l) EXPECT_EQ(a.moe[l].counts, b.moe[l].counts);
+      }
+      EXPECT_NEAR(one.valid, many.valid, 2e-5 * one.valid);
+      const std::vector<double> w(one.weights.begin(), one.weights.end()),
+          v(many.weights.begin(), many.weights.end());
+      EXPECT_TRUE(Near(v, w, 1e-4)) << scope << " zero " << zero;
+    }
+  }
+}
+
+TEST_P(OnRanks, TheSameBitsComeOutTwice) {
+  for (const char* precision : {"f32", "bf16"}) {
+    const Config config = tiny({std::string("train.precision=") + precision});
+    const History a = train(config, GetParam()), b = train(config, GetParam());
+    EXPECT_EQ(losses(a), losses(b)) << precision;
+    EXPECT_EQ(a.weights, b.weights) << precision;
+  }
+}
+
+// Free routing in bf16: within the half percent that the precision allows.
+TEST_P(OnRanks, Bf16LossesAreThoseOfOneRank) {
+  const History one = train(tiny({"train.precision=bf16"}), 1),
+                many = train(tiny({"train.precision=bf16"}), GetParam());
+  for (size_t s = 0; s < one.steps.size(); ++s) {
+    EXPECT_NEAR(one.steps[s].loss, many.steps[s].loss, 5e-3 * one.steps[s].loss) << s;
+  }
+}
+
+// The bias of the aux-free router follows the counts of all ranks' tokens.
+TEST_P(OnRanks, ExpertsAreBalancedByAllTokens) {
+  const std::vector<std::string> o = {"model.moe.router=sigmoid_bias", "model.moe.bias_rate=0.01",
+                                      "train.steps=3"};
+  const History one = train(tiny(o), 1), many = train(tiny(o), GetParam());
+  for (size_t s = 0; s < one.steps.size(); ++s) {
+    EXPECT_NEAR(one.steps[s].loss, many.steps[s].loss, 2e-5 * one.steps[s].loss) << s;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnRanks, testing::Values(2, 3, 4),
+                         [](const auto& info) { return std::to_string(info.param); });
+
+// Before anything was updated, tokens are routed the same; the trace that three ranks write is the
+// one of one rank.
+TEST(DataParallel, ATraceIsWrittenByAllRanksTogether) {
+  const ScratchFolder folder;
+  train(tiny({"train.steps=1", "run.routing_trace=write:" + (folder / "one")}), 1);
+  train(tiny({"train.steps=1", "run.routing_trace=write:" + (folder / "three")}), 3);
+  EXPECT_EQ(get_file(folder / "one"), get_file(folder / "three"));
+}
+
+// One rank's rows hold what makes its loss infinite: all skip the step.
+TEST(DataParallel, RanksSkipAStepTogether) {
+  run_ranks(3, [](ThreadComm& world, Exec&) {
+    const Config config = tiny();
+    Runtime runtime(1);
+    const Splitter split = [&](int color, int key, const std::string& axis) {
+      return world.split(color, key, axis);
+    };
+    Trainer trainer(config, runtime,
+                    std::make_shared<Mesh>(make_layout(config, world.rank(), 3), split));
+    trainer.initialize();
+    Parameter& norm = *trainer.parameters().find("norm.weight");
+    if (world.rank() == 1) {
+      norm.master.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+      trainer.publish();
+    }
+    const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {
+      return rule_batch(config, pool, first, rows);
+    });
+    EXPECT_TRUE(result.skipped);
+    EXPECT_EQ(trainer.updates(), 0);
+  });
+}
+
+TEST(DataParallel, MomentsAreSharedOut) {
+  std::atomic<int64_t> one{0}, parts{0};
+  for (const int ranks : {1, 4}) {
+    run_ranks(ranks, [&](ThreadComm& world, Exec&) {
+      const Config config = tiny();
+      Runtime runtime(1);
+      const Splitter split = [&](int color, int key, const std::string& axis) {
+        return world.split(color, key, axis);
+      };
+      Trainer trainer(config, runtime,
+                      std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split));
+      const int64_t bytes = runtime.ledger().of(Label::kMoments).live;
+      (ranks == 1 ? one : parts) += bytes;
+      if (ranks == 4) {
+        EXPECT_LT(bytes, one / 3);
+      }
+    });
+  }
+  EXPECT_LT(parts, one * 5 / 4);  // and alignment
+}
+
+// Written by three ranks, read by two and by one: the run goes on as if it had not stopped.
+TEST(DataParallel, ACheckpointIsReadByAnyNumberOfRanks) {
+  const ScratchFolder folder;
+  const Config config = tiny();
+  const auto on = [&](int ranks, const std::function<void(Trainer&, Runtime&, Mesh&)>& body) {
+    run_ranks(ranks, [&](ThreadComm& world, Exec&) {
+      Runtime runtime(1);
+      const Splitter split = [&](int color, int key, const std::string& axis) {
+        return world.split(color, key, axis);
+      };
+      auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split);
+      Trainer trainer(config, runtime, mesh);
+      trainer.initialize();
+      body(trainer, runtime, *mesh);
+    });
+  };
+  const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
+    return rule_batch(config, pool, first, rows);
+  };
+  std::vector<double> uninterrupted;
+  on(3, [&](Trainer& trainer, Runtime& runtime, Mesh& mesh) {
+    for (int64_t s = 0; s < 5; ++s) {
+      const double loss = trainer.step(s, s * 12, source).loss;
+      if (mesh.rank() == 0) uninterrupted.push_back(loss);
+      if (s == 1) {
+        save_checkpoint(runtime.exec(), mesh.world(), folder / "c",
+                        {.step = 2, .updates = trainer.updates()}, trainer.tensors_to_save(), 0);
+      }
+    }
+  });
+  const FoundCheckpoint found = verify_checkpoint(folder / "c/step-000000002");
+  EXPECT_EQ(found.manifest.files.size(), 3u);
+  for (const int ranks : {1, 2, 3, 4}) {
+    on(ranks, [&](Trainer& trainer, Runtime&, Mesh& mesh) {
+      load_tensors(found, trainer.tensors_to_load(Trainer::State::kEverything));
+      trainer.resume(found.manifest.updates);
+      trainer.publish();
+      for (int64_t s = 2; s < 5; ++s) {
+        const double loss = trainer.step(s, s * 12, source).loss,
+                     want = uninterrupted[static_cast<size_t>(s)];
+        if (ranks == 3) {
+          EXPECT_EQ(loss, want) << "the same layout: the same bits";
+        } else {
+          EXPECT_NEAR(loss, want, 2e-5 * want) << mesh.size() << " ranks, step " << s;
+        }
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace weft::test

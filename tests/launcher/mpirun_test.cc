@@ -1,0 +1,152 @@
+// `weft train` on several ranks, as a user meets it: real processes under launcher/run and mpirun.
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/indexed_dataset.h"
+#include "core/rng.h"
+#include "tests/support/program.h"
+
+namespace weft::test {
+namespace {
+
+using nlohmann::json;
+
+class Mpirun : public testing::Test {
+ protected:
+  Mpirun() {
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
+    IndexedDatasetWriter writer(folder / "corpus", TokenType::kU16);
+    const RandomStream random(5, "corpus");
+    for (uint64_t d = 0; d < 60; ++d) {
+      std::vector<int32_t> tokens;
+      for (uint64_t t = 0; t < 200; ++t) {
+        tokens.push_back(
+            static_cast<int32_t>(t % 3 == 0 ? random.below(d * 1000 + t, 16) : 32 + t % 64));
+      }
+      writer.add_document(tokens);
+    }
+    writer.finish();
+  }
+
+  // Twelve sequences a step: 1, 2, 3 and 4 ranks share them evenly. Layouts agree within the
+  // roundings of sums, as long as Adam does not blow them up (see data_parallel_test).
+  std::vector<std::string> train(const std::string& run,
+                                 const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {"train",
+                                          WEFT_SOURCE_DIR "/configs/tiny.toml",
+                                          "data.train=[\"" + (folder / "corpus") + "\"]",
+                                          "run.dir=" + (folder / run),
+                                          "train.steps=4",
+                                          "train.sequence=32",
+                                          "train.global_batch=12",
+                                          "train.micro_batch=1",
+                                          "optimizer.warmup=1",
+                                          "optimizer.eps=1e-3"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  std::vector<double> losses(const std::string& run) {
+    std::vector<double> out;
+    std::ifstream file(folder / (run + "/metrics.jsonl"));
+    for (std::string line; std::getline(file, line);)
+      out.push_back(json::parse(line)["loss"].get<double>());
+    return out;
+  }
+
+  void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_NEAR(got[i], want[i], 2e-5 * want[i]) << "step " << i + 1;
+  }
+
+  const ScratchFolder folder;
+};
+
+TEST_F(Mpirun, LossesDoNotDependOnTheNumberOfRanks) {
+  ASSERT_EQ(run_weft(train("one")).code, 0);
+  for (const int ranks : {2, 3}) {
+    const std::string run = "ranks" + std::to_string(ranks);
+    const Outcome o = run_ranked(ranks, train(run, {"run.check_collectives=true"}));
+    ASSERT_EQ(o.code, 0) << o.err;
+    expect_near(losses(run), losses("one"));
+    // One rank speaks.
+    EXPECT_EQ(o.out.find("parameters"), o.out.rfind("parameters")) << o.out;
+    EXPECT_NE(o.out.find("data " + std::to_string(ranks)), std::string::npos) << o.out;
+    const json record = json::parse(get_file(folder / (run + "/run.json")));
+    EXPECT_EQ(record["layout"]["data"], ranks);
+    std::ifstream metrics(folder / (run + "/metrics.jsonl"));
+    std::string line;
+    std::getline(metrics, line);
+    EXPECT_GT(json::parse(line)["comm_bytes"]["data"].get<int64_t>(), 0);
+  }
+}
+
+TEST_F(Mpirun, TheSameLayoutGivesTheSameBits) {
+  ASSERT_EQ(run_ranked(2, train("a")).code, 0);
+  ASSERT_EQ(run_ranked(2, train("b")).code, 0);
+  EXPECT_EQ(losses("a"), losses("b"));
+}
+
+TEST_F(Mpirun, ACheckpointOfTwoRanksIsResumedByOneAndByThree) {
+  ASSERT_EQ(run_weft(train("whole", {"train.steps=5"})).code, 0);
+  ASSERT_EQ(run_ranked(2, train("a", {"train.steps=5", "run.checkpoint_every=3"})).code, 0);
+  for (const int ranks : {1, 3}) {
+    const std::string run = "resumed" + std::to_string(ranks);
+    std::filesystem::copy(folder / "a", folder / run, std::filesystem::copy_options::recursive);
+    std::filesystem::remove_all(folder / (run + "/checkpoints/step-000000005"));
+    const Outcome o = run_ranked(ranks, train(run, {"train.steps=5"}));
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.out.find("after step 3"), std::string::npos) << o.out;
+    expect_near(losses(run), losses("whole"));
+  }
+}
+
+TEST_F(Mpirun, ALayoutThatDoesNotFitIsRefusedOnceWithCode2) {
+  const Outcome o = run_ranked(3, train("wrong", {"train.global_batch=8"}));
+  EXPECT_EQ(o.code, 2) << o.err;
+  EXPECT_NE(o.err.find("data 3 x train.micro_batch 1 = 3"), std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("data 3 x train.micro_batch 1"), o.err.rfind("data 3 x train.micro_batch 1"))
+      << o.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "wrong"));
+}
+
+TEST_F(Mpirun, ARankThatFailsEndsAllWithCode3AndSaysWhere) {
+  setenv("WEFT_FAIL_AT", "1:3", 1);
+  const Outcome o = run_ranked(3, train("failing", {"train.steps=100000"}));
+  unsetenv("WEFT_FAIL_AT");
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("rank 1 (pipe 0, data 1, sequence 0, tensor 0), step 3"), std::string::npos)
+      << o.err;
+}
+
+TEST_F(Mpirun, ALostRankEndsAllWithCode3) {
+  setenv("WEFT_FAIL_AT", "1:3:killed", 1);
+  const Outcome o = run_ranked(2, train("lost", {"train.steps=100000"}));
+  unsetenv("WEFT_FAIL_AT");
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("a rank was lost"), std::string::npos) << o.err;
+}
+
+TEST_F(Mpirun, StopsTogetherWhenAskedAndGoesOn) {
+  const std::vector<std::string> endless = train("stopped", {"train.steps=100000"});
+  Program program(kLauncherRun, on_ranks(2, endless));
+  ASSERT_TRUE(program.wait_for("3/100000  loss"));
+  program.signal(SIGTERM);
+  const Outcome o = program.wait();
+  EXPECT_EQ(o.code, 75) << o.err;
+  EXPECT_NE(o.out.find("stopped on request after step"), std::string::npos) << o.out;
+  const size_t taken = losses("stopped").size();
+  const Outcome again =
+      run_ranked(3, train("stopped", {"train.steps=" + std::to_string(taken + 2)}));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(losses("stopped").size(), taken + 2);
+}
+
+}  // namespace
+}  // namespace weft::test
