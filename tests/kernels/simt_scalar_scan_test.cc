@@ -320,9 +320,6 @@ TEST_P(CudaGolden, Agrees) {
   Exec& exec = rig.exec;
   const GoldenCase golden(golden_path(name), precision);
   const bool normalize = golden.config.value("normalize", false);
-  if (normalize && precision == DType::kBF16) {
-    GTEST_SKIP() << "sums of weights may come near zero: no tolerance holds for rounded ones";
-  }
   const Shape &q_shape = golden.shape("in.q"), &v_shape = golden.shape("in.v");
   const int64_t heads = q_shape[2], key = q_shape[3];
   const int64_t value = v_shape[3] + (normalize ? 1 : 0);
@@ -378,16 +375,23 @@ TEST_P(CudaGolden, Agrees) {
   RecordProperty("worst", fmt::format("{} {}", compare.worst_key(), compare.worst()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, CudaGolden,
-    testing::Combine(testing::Values("scalar_decay_basic", "scalar_decay_packed",
-                                     "scalar_decay_state", "linear_basic", "linear_packed",
-                                     "linear_state", "linear_norm_basic", "linear_norm_packed",
-                                     "linear_norm_state"),
-                     testing::Values(DType::kF32, DType::kBF16)),
-    [](const auto& info) {
-      return fmt::format("{}_{}", std::get<0>(info.param), name_of(std::get<1>(info.param)));
-    });
+std::string name_of_case(const testing::TestParamInfo<CudaGolden::ParamType>& info) {
+  return fmt::format("{}_{}", std::get<0>(info.param), name_of(std::get<1>(info.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Core, CudaGolden,
+                         testing::Combine(testing::Values("scalar_decay_basic",
+                                                          "scalar_decay_packed",
+                                                          "scalar_decay_state", "linear_basic",
+                                                          "linear_packed", "linear_state"),
+                                          testing::Values(DType::kF32, DType::kBF16)),
+                         name_of_case);
+// In f32 only: a sum of weights near zero has no accurate inverse in bf16.
+INSTANTIATE_TEST_SUITE_P(Normalized, CudaGolden,
+                         testing::Combine(testing::Values("linear_norm_basic", "linear_norm_packed",
+                                                          "linear_norm_state"),
+                                          testing::Values(DType::kF32)),
+                         name_of_case);
 
 }  // namespace
 }  // namespace weft::test
