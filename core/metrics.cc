@@ -87,6 +87,9 @@ std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
   layers("router_entropy", m.router_entropy);
   layers("dead_experts", m.dead_experts);
   layers("dropped_by_layer", m.dropped_by_layer);
+  for (size_t i = 0; i < m.acp_pruned.size(); ++i) {
+    layers(fmt::format("acp_pruned/{:03}", i).c_str(), m.acp_pruned[i]);
+  }
   return tags;
 }
 
@@ -118,6 +121,13 @@ std::string to_json(const StepMetrics& m) {
   out += fmt::format(R"(,"router_entropy":[{}],"dead_experts":[{}],"dropped_by_layer":[{}])",
                      listed(m.router_entropy), listed(m.dead_experts), listed(m.dropped_by_layer));
   out += fmt::format(R"(,"dropped":{},"skipped":{})", m.dropped, m.skipped);
+  if (!m.acp_pruned.empty()) {
+    std::string heads;
+    for (const auto& layer : m.acp_pruned) {
+      heads += fmt::format("{}[{}]", heads.empty() ? "" : ",", listed(layer));
+    }
+    out += fmt::format(R"(,"acp_pruned":[{}])", heads);
+  }
   if (m.valid_loss) out += fmt::format(R"(,"valid_loss":{})", loss_number(*m.valid_loss));
   out += "}";
   return out;

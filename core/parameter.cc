@@ -73,16 +73,16 @@ float initial_value(const Init& init, const RandomStream& stream, uint64_t index
   }
 }
 
-// The Hartley matrix (cos + sin)(2 pi i j / n) / sqrt(n), which is orthogonal, with its rows and columns in
-// random order and of random sign: so that an element is a function of its place, and no rank needs the
-// whole matrix.
+// The Hartley matrix (cos + sin)(2 pi i j / n) / sqrt(n), which is orthogonal, with its rows and
+// columns in random order and of random sign: so that an element is a function of its place, and no
+// rank needs the whole matrix.
 class Orthogonal {
  public:
-  Orthogonal(const ParameterSpec& spec, uint64_t seed)
-      : columns_(spec.global.back()), gain_(spec.init.a) {
+  Orthogonal(const ParameterSpec& spec, uint64_t seed) : gain_(spec.init.a) {
     WEFT_CHECK(spec.global.dims() == 2, "{} is {}: only a matrix can be orthogonal", spec.name,
                spec.global);
     const int64_t rows = spec.global[0];
+    columns_ = spec.global[1];
     n_ = std::max(rows, columns_);
     along_rows_ = line(seed, spec.name + ".rows", rows);
     along_columns_ = line(seed, spec.name + ".columns", columns_);
@@ -110,7 +110,7 @@ class Orthogonal {
     return places;
   }
 
-  int64_t columns_, n_ = 0;
+  int64_t columns_ = 0, n_ = 0;
   double gain_;
   std::vector<Place> along_rows_, along_columns_;
 };

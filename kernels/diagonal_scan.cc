@@ -42,6 +42,7 @@ void check_scan(const DiagonalScan& in) {
   tile::check_heads(kName,
                     {in.q, in.k, in.v, in.documents, in.heads, in.kv_heads, in.key, in.value});
   const int64_t tokens = in.q.rows();
+  if (tokens == 0) return;  // nothing is given then
   const bool two_sided = !tile::absent(in.value_log_decay);
   if (!two_sided || !tile::absent(in.log_decay)) {
     tile::check_matrix(kName, "log_decay", in.log_decay, tokens, in.kv_heads * in.key, DType::kF32);
@@ -59,7 +60,9 @@ void check_gradients(const DiagonalScan& in, ConstView d_out, const DiagonalScan
   tile::check_matrix(kName, "dq", g.dq, tokens, in.heads * in.key, in.q.dtype);
   tile::check_matrix(kName, "dk", g.dk, tokens, in.kv_heads * in.key, in.k.dtype);
   tile::check_matrix(kName, "dv", g.dv, tokens, in.kv_heads * in.value, in.v.dtype);
-  if (!tile::absent(in.log_decay) || !tile::absent(g.d_log_decay)) {
+  WEFT_CHECK(tile::absent(in.log_decay) == tile::absent(g.d_log_decay),
+             "diagonal_scan: d_log_decay is wanted exactly when there is a log_decay");
+  if (!tile::absent(in.log_decay)) {
     tile::check_matrix(kName, "d_log_decay", g.d_log_decay, tokens, in.kv_heads * in.key,
                        DType::kF32);
   }

@@ -35,7 +35,7 @@ struct DiagonalScan {
 void diagonal_scan_forward(Exec& exec, const DiagonalScan& in, ConstView initial_state, View out,
                            View final_state);
 
-// Overwritten: dq, dk, dv (type of the inputs or f32), d_log_decay f32 (may be not given where
+// Overwritten: dq, dk, dv (type of the inputs or f32), d_log_decay f32 (not given where
 // log_decay is not), d_initial_state (may be not given).
 // Accumulated: d_bonus f32 [heads * key] (not given when there is no bonus).
 struct DiagonalScanGradients {

@@ -12,8 +12,8 @@ constexpr int64_t kMaxPackedBytes = 8 << 20;
 // enough work.
 constexpr int64_t kMaxTileColumns = 2048;
 constexpr int64_t kMinTileColumns = 128;
-// More tiles than threads, so that they finish together.
-constexpr int64_t kTilesPerThread = 4;
+// More tiles than threads, so that a thread that was held up leaves work to the others.
+constexpr int64_t kTilesPerThread = 2;
 
 // Columns of a product that are packed (or not) and multiplied together.
 struct Piece {
@@ -29,11 +29,6 @@ struct Tile {
 };
 
 int64_t blocks(int64_t extent, int64_t most) { return (extent + most - 1) / most; }
-
-// Extent of the blocks when cut into as few as possible of at most `most`, all about the same.
-int64_t even(int64_t extent, int64_t most, int64_t step) {
-  return round_up(blocks(extent, blocks(extent, most)), step);
-}
 
 struct TileSize {
   int64_t rows, columns;
@@ -51,7 +46,7 @@ int64_t count_tiles(std::span<const Piece> pieces, TileSize size) {
   return count;
 }
 
-TileSize tile_size(const GemmKernels& kernels, std::span<const Piece> pieces, int threads) {
+TileSize tile_size(const GemmKernels& kernels, std::span<const Piece> pieces, int64_t threads) {
   TileSize size{kernels.max_rows, kMaxTileColumns};
   if (threads == 1) return size;
   const int64_t wanted = kTilesPerThread * threads;
@@ -69,20 +64,69 @@ TileSize tile_size(const GemmKernels& kernels, std::span<const Piece> pieces, in
   return size;
 }
 
-std::vector<Tile> cut(const GemmKernels& kernels, std::span<const Piece> pieces, TileSize size) {
+// `extent` cut into `parts` runs of whole steps, whose lengths differ by one step at most.
+struct Cut {
+  int64_t extent, step, parts;
+  int64_t at(int64_t part) const {
+    return std::min(extent, blocks(extent, step) * part / parts * step);
+  }
+  int64_t length(int64_t part) const { return at(part + 1) - at(part); }
+};
+
+struct Cuts {
+  Cut rows, columns;
+};
+
+// Tiles of the only product of a call are as many for every thread, and all about the same.
+Cuts cuts_of(const GemmKernels& kernels, const Piece& piece, TileSize size, int64_t threads) {
+  const int64_t m = piece.product->m, n = piece.columns;
+  const int64_t down = blocks(m, kernels.mr), across = blocks(n, kernels.nr);
+  int64_t rows = blocks(down, std::max<int64_t>(1, rows_of(piece, size) / kernels.mr));
+  int64_t columns = blocks(across, size.columns / kernels.nr);
+  if (piece.on_the_way) {
+    rows = 1;
+    columns = std::min(across, round_up(columns, threads));
+  } else if (columns % threads != 0) {
+    rows = std::min(down, round_up(rows, threads));
+  }
+  return {{m, kernels.mr, rows}, {n, kernels.nr, columns}};
+}
+
+double cost(const Tile& tile) {
+  return static_cast<double>(tile.rows * tile.columns) *
+         static_cast<double>(tile.piece->product->k);
+}
+
+// Of products of different sizes the dearest tiles come first, and the last ones in halves: whoever
+// takes the last tile works alone for as long as it lasts.
+void order(const GemmKernels& kernels, int64_t threads, std::vector<Tile>& tiles) {
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [](const Tile& x, const Tile& y) { return cost(x) > cost(y); });
+  const auto count = static_cast<int64_t>(tiles.size());
+  for (int64_t i = std::max<int64_t>(0, count - 2 * threads); i < count; ++i) {
+    Tile& tile = tiles[static_cast<size_t>(i)];
+    if (tile.piece->on_the_way || tile.rows < 4 * kernels.mr) continue;
+    Tile rest = tile;
+    tile.rows = round_up(tile.rows / 2, kernels.mr);
+    rest.row += tile.rows;
+    rest.rows -= tile.rows;
+    tiles.push_back(rest);
+  }
+}
+
+std::vector<Tile> cut(const GemmKernels& kernels, std::span<const Piece> pieces, int64_t threads) {
+  const TileSize size = tile_size(kernels, pieces, threads);
   std::vector<Tile> tiles;
-  tiles.reserve(static_cast<size_t>(count_tiles(pieces, size)));
   for (const Piece& piece : pieces) {
-    const int64_t m = piece.product->m;
-    const int64_t rows = even(m, rows_of(piece, size), kernels.mr);
-    const int64_t columns = even(piece.columns, size.columns, kernels.nr);
-    for (int64_t row = 0; row < m; row += rows) {
-      for (int64_t column = 0; column < piece.columns; column += columns) {
-        tiles.push_back({&piece, row, std::min(rows, m - row), column,
-                         std::min(columns, piece.columns - column)});
+    const Cuts cuts = cuts_of(kernels, piece, size, pieces.size() == 1 ? threads : 1);
+    for (int64_t i = 0; i < cuts.rows.parts; ++i) {
+      for (int64_t j = 0; j < cuts.columns.parts; ++j) {
+        tiles.push_back({&piece, cuts.rows.at(i), cuts.rows.length(i), cuts.columns.at(j),
+                         cuts.columns.length(j)});
       }
     }
   }
+  if (threads > 1 && pieces.size() > 1) order(kernels, threads, tiles);
   return tiles;
 }
 
@@ -134,8 +178,7 @@ void multiply(Exec& exec, const GemmKernels& kernels, std::span<const Piece> pie
   }
   pack_right(exec, kernels, rights);
 
-  const std::vector<Tile> tiles =
-      cut(kernels, pieces, tile_size(kernels, pieces, exec.threads.size()));
+  const std::vector<Tile> tiles = cut(kernels, pieces, exec.threads.size());
   int64_t most = 0;
   for (const Tile& tile : tiles) {
     most = std::max(most, kernels.scratch_bytes(tile.rows, tile.columns));

@@ -42,7 +42,7 @@ void for_documents(Exec& exec, const MlstmGates& g, Task task) {
   exec.threads.run(static_cast<int64_t>(g.documents.size()) - 1, [&](int64_t d) {
     const int64_t at = d * heads;
     task(MlstmDocument{rows_of(g.i), rows_of(g.f), entering == nullptr ? nullptr : entering + at,
-                       g.documents[d], g.documents[d + 1], heads},
+                       g.documents[d], g.documents[d + 1], heads, g.split},
          at);
   });
 }
@@ -52,34 +52,37 @@ Float* advanced(Float* p, int64_t count) {
   return p == nullptr ? nullptr : p + count;
 }
 
-MlstmKeyRows key_rows(ConstView k, ConstView i) {
-  check_real(k, "mlstm: k");
-  const int64_t heads = i.width();
-  check_f32(i, k.rows(), heads, "mlstm: i");
-  WEFT_CHECK(heads > 0 && k.width() % heads == 0, "mlstm: {} channels, {} heads", k.width(), heads);
-  return {rows_of(k), rows_of(i), {}, {}, {}, {}, heads, k.width() / heads};
-}
-
-MlstmReadRows read_rows(ConstView wide, ConstView m) {
-  const int64_t heads = m.width();
-  check_f32(m, wide.rows(), heads, "mlstm: m");
-  check_f32(wide, m.rows(), wide.width(), "mlstm: wide");
-  WEFT_CHECK(heads > 0 && wide.width() % heads == 0, "mlstm: {} wide channels, {} heads",
-             wide.width(), heads);
-  return {rows_of(wide), rows_of(m), {}, {}, {}, {}, heads, wide.width() / heads - 1,
+MlstmReadRows read_rows(const MlstmRead& in) {
+  const int64_t rows = in.m.rows(), heads = in.m.width();
+  check_f32(in.m, rows, heads, "mlstm: m");
+  check_f32(in.rest, rows, heads, "mlstm: rest");
+  check_f32(in.wide, rows, in.wide.width(), "mlstm: wide");
+  WEFT_CHECK(heads > 0 && in.wide.width() % heads == 0, "mlstm: {} wide channels, {} heads",
+             in.wide.width(), heads);
+  return {rows_of(in.wide),
+          rows_of(in.rest),
+          rows_of(in.m),
+          {},
+          {},
+          {},
+          {},
+          {},
+          heads,
+          in.wide.width() / heads - 1,
           kMlstmEpsilon};
 }
 
 }  // namespace
 
-void mlstm_gates_forward(Exec& exec, const MlstmGates& gates, View log_decay, View m) {
+void mlstm_gates_forward(Exec& exec, const MlstmGates& gates, View log_decay, View rest, View m) {
   check_gates(gates);
   const int64_t count = gates.i.shape.elements();
-  float* l = vector_of<float>(log_decay, count, "mlstm: log_decay");
+  float* g = vector_of<float>(log_decay, count, "mlstm: log_decay");
+  float* r = vector_of<float>(rest, count, "mlstm: rest");
   float* to = vector_of<float>(m, count, "mlstm: m");
   const MlstmTable& table = table_of(exec);
   for_documents(exec, gates,
-                [&](const MlstmDocument& d, int64_t) { table.gates_forward(d, l, to); });
+                [&](const MlstmDocument& d, int64_t) { table.gates_forward(d, g, r, to); });
 }
 
 void mlstm_gates_backward(Exec& exec, const MlstmGates& gates, const MlstmGatesBackward& b) {
@@ -87,65 +90,63 @@ void mlstm_gates_backward(Exec& exec, const MlstmGates& gates, const MlstmGatesB
   const int64_t rows = gates.i.rows(), heads = gates.i.width(), count = rows * heads;
   check_f32(b.di, rows, heads, "mlstm: di");
   check_f32(b.df, rows, heads, "mlstm: df");
-  const MlstmDocumentBack all{vector_of<float>(b.log_decay, count, "mlstm: log_decay"),
-                              vector_of<float>(b.m, count, "mlstm: m"),
+  const MlstmDocumentBack all{vector_of<float>(b.m, count, "mlstm: m"),
                               vector_of<float>(b.d_log_decay, count, "mlstm: d_log_decay"),
+                              vector_of<float>(b.d_rest, count, "mlstm: d_rest"),
                               vector_of<float>(b.dm, count, "mlstm: dm"),
-                              state_of(gates, b.d_leaving, "mlstm: d_leaving"),
+                              state_of(gates, b.d_leaving_rest, "mlstm: d_leaving_rest"),
+                              state_of(gates, b.d_leaving_m, "mlstm: d_leaving_m"),
                               rows_of(b.di),
                               rows_of(b.df),
                               state_of(gates, b.d_entering, "mlstm: d_entering")};
   const MlstmTable& table = table_of(exec);
   for_documents(exec, gates, [&](const MlstmDocument& d, int64_t at) {
     MlstmDocumentBack one = all;
-    one.d_leaving = advanced(all.d_leaving, at), one.d_entering = advanced(all.d_entering, at);
+    one.d_leaving_rest = advanced(all.d_leaving_rest, at);
+    one.d_leaving_m = advanced(all.d_leaving_m, at);
+    one.d_entering = advanced(all.d_entering, at);
     table.gates_backward(d, one);
   });
 }
 
-void mlstm_keys_forward(Exec& exec, ConstView k, ConstView i, View keys) {
+void mlstm_keys(Exec& exec, ConstView k, ConstView i, ConstView rest, View keys) {
   if (nothing_in(k)) return;
-  MlstmKeyRows args = key_rows(k, i);
+  check_real(k, "mlstm: k");
+  const int64_t heads = i.width();
+  check_f32(i, k.rows(), heads, "mlstm: i");
+  check_f32(rest, k.rows(), heads, "mlstm: rest");
   check_matrix(keys, k.rows(), k.width(), "mlstm: keys");
-  args.keys = rows_of(keys);
+  WEFT_CHECK(heads > 0 && k.width() % heads == 0, "mlstm: {} channels, {} heads", k.width(), heads);
+  const MlstmKeyRows args{rows_of(k),    rows_of(i), rows_of(rest),
+                          rows_of(keys), heads,      k.width() / heads};
   const MlstmTable& table = table_of(exec);
   for_blocks(exec, row_blocks(k.rows(), k.width()),
-             [&](int64_t, int64_t begin, int64_t end) { table.keys_forward(args, begin, end); });
+             [&](int64_t, int64_t begin, int64_t end) { table.keys(args, begin, end); });
 }
 
-void mlstm_keys_backward(Exec& exec, ConstView keys, ConstView i, ConstView d_keys, View dk,
-                         View di) {
-  if (nothing_in(keys)) return;
-  MlstmKeyRows args = key_rows(keys, i);
-  check_matrix(d_keys, keys.rows(), keys.width(), "mlstm: d_keys");
-  check_matrix(dk, keys.rows(), keys.width(), "mlstm: dk");
-  check_f32(di, keys.rows(), args.heads, "mlstm: di");
-  args.d_keys = rows_of(d_keys), args.dk = rows_of(dk), args.di = rows_of(di);
-  const MlstmTable& table = table_of(exec);
-  for_blocks(exec, row_blocks(keys.rows(), keys.width()),
-             [&](int64_t, int64_t begin, int64_t end) { table.keys_backward(args, begin, end); });
-}
-
-void mlstm_read_forward(Exec& exec, ConstView wide, ConstView m, View out) {
-  if (nothing_in(wide)) return;
-  MlstmReadRows args = read_rows(wide, m);
-  check_matrix(out, wide.rows(), args.heads * args.width, "mlstm: out");
+void mlstm_read_forward(Exec& exec, const MlstmRead& in, View out) {
+  if (nothing_in(in.wide)) return;
+  MlstmReadRows args = read_rows(in);
+  check_matrix(out, in.wide.rows(), args.heads * args.width, "mlstm: out");
   args.out = rows_of(out);
   const MlstmTable& table = table_of(exec);
-  for_blocks(exec, row_blocks(wide.rows(), wide.width()),
+  for_blocks(exec, row_blocks(in.wide.rows(), in.wide.width()),
              [&](int64_t, int64_t begin, int64_t end) { table.read_forward(args, begin, end); });
 }
 
-void mlstm_read_backward(Exec& exec, ConstView wide, ConstView m, ConstView d_out, View d_wide,
+void mlstm_read_backward(Exec& exec, const MlstmRead& in, ConstView d_out, View d_wide, View d_rest,
                          View dm) {
-  if (nothing_in(wide)) return;
-  MlstmReadRows args = read_rows(wide, m);
-  check_matrix(d_out, wide.rows(), args.heads * args.width, "mlstm: d_out");
-  check_f32(d_wide, wide.rows(), wide.width(), "mlstm: d_wide");
-  check_f32(dm, wide.rows(), args.heads, "mlstm: dm");
-  args.d_out = rows_of(d_out), args.d_wide = rows_of(d_wide), args.dm = rows_of(dm);
+  if (nothing_in(in.wide)) return;
+  MlstmReadRows args = read_rows(in);
+  const int64_t rows = in.wide.rows();
+  check_matrix(d_out, rows, args.heads * args.width, "mlstm: d_out");
+  check_f32(d_wide, rows, in.wide.width(), "mlstm: d_wide");
+  check_f32(d_rest, rows, args.heads, "mlstm: d_rest");
+  check_f32(dm, rows, args.heads, "mlstm: dm");
+  args.d_out = rows_of(d_out), args.d_wide = rows_of(d_wide);
+  args.d_rest = rows_of(d_rest), args.dm = rows_of(dm);
   const MlstmTable& table = table_of(exec);
-  for_blocks(exec, row_blocks(wide.rows(), wide.width()),
+  for_blocks(exec, row_blocks(rows, in.wide.width()),
              [&](int64_t, int64_t begin, int64_t end) { table.read_backward(args, begin, end); });
 }
 

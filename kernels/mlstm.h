@@ -11,47 +11,58 @@
 // with l = logsigmoid(f), the states are e^{-m} times those of the plain recurrence
 //   C_t = e^{l_t} C_{t-1} + (e^{i_t} k_t)^T v_t,
 // which f32 holds with the same relative precision as long as e^i and sums of it are finite. i is
-// bounded by a soft cap (15 in the model). So the scan of kernels/scalar_scan.h runs on keys e^i k
-// and values (v | 1), giving (numerator | denominator), and m enters only where the model is not
-// free of its scale:
+// bounded by a soft cap (15 in the model). So the scan of kernels/scalar_scan.h runs on weighted
+// keys and values (v | 1), giving (numerator | denominator), and m enters only where the model is
+// not free of its scale:
 //   h = numerator / (max(|denominator|, 1) + 1e-6 e^m)
+//
+// Keys e^i k would be rounded once more in bf16. With i = p log 2 + r, p an integer, keys 2^p k are
+// exact, and the small rest, |r| <= log(2) / 2, is carried by decays and reads:
+//   e^{-r_t} C_t = e^{g_t} (e^{-r_{t-1}} C_{t-1}) + (2^{p_t} k_t)^T v_t,    g_t = l_t + r_{t-1} -
+//   r_t
+// In f32 r is 0 instead, because running sums of g, which the scan takes differences of, round r
+// away where much is forgotten. Either way the gradient of i is that of r: sums over keys would say
+// the same, but in them nearly everything cancels, since a head whose input gates all move together
+// changes next to nothing.
 namespace weft::kernels {
 
 inline constexpr float kMlstmEpsilon = 1e-6f;
 inline constexpr float kMlstmNothing =
     -1e30f;  // m where nothing was written yet and nothing entered
 
-// i, f f32 [tokens, heads], rows may be strided; entering m f32 [documents, heads], not given: 0.
+// i, f f32 [tokens, heads], rows may be strided; entering m f32 [documents, heads]; not given: no
+// state enters, m is 0. r before a document is 0 where a state enters and that of the first token
+// otherwise.
 struct MlstmGates {
   ConstView i, f;
   ConstView entering;
   std::span<const int32_t> documents;
+  bool split = false;  // i into p and r, for keys in bf16
 };
-// log_decay (l) and m: f32 [tokens, heads], contiguous.
-void mlstm_gates_forward(Exec& exec, const MlstmGates& gates, View log_decay, View m);
-// d_log_decay, dm: what reaches l and m from outside of the gates; d_leaving f32 [documents,
-// heads]: of the last m (not given: zero). Overwritten: df, d_entering (may be not given). Added
-// to: di (f32). Contiguous, but for di, df.
+// log_decay (g), rest (r) and m: f32 [tokens, heads], contiguous.
+void mlstm_gates_forward(Exec& exec, const MlstmGates& gates, View log_decay, View rest, View m);
+// d_log_decay, d_rest, dm: what reaches g, r and m from outside of the gates; d_leaving_rest and
+// d_leaving_m f32 [documents, heads]: what reaches those of the last token (not given: zero).
+// Overwritten: di, df (f32), d_entering (may be not given). Contiguous, but for di, df.
 struct MlstmGatesBackward {
-  ConstView log_decay, m;
-  ConstView d_log_decay, dm, d_leaving;
+  ConstView m;
+  ConstView d_log_decay, d_rest, dm, d_leaving_rest, d_leaving_m;
   View di, df, d_entering;
 };
 void mlstm_gates_backward(Exec& exec, const MlstmGates& gates, const MlstmGatesBackward& back);
 
-// keys [tokens, heads * width] = e^i k; f32 or bf16, one type.
-void mlstm_keys_forward(Exec& exec, ConstView k, ConstView i, View keys);
-// From d_keys (f32):  dk = e^i d_keys,   di = d_keys . keys per head. The keys as the scan saw
-// them, rounded: a head whose gates all move together changes nothing that is normalized, and only
-// so do their gradients cancel.
-void mlstm_keys_backward(Exec& exec, ConstView keys, ConstView i, ConstView d_keys, View dk,
-                         View di);
+// keys [tokens, heads * width] = e^{i - r} k; f32 or bf16. Its own transpose: dk from
+// d_keys.
+void mlstm_keys(Exec& exec, ConstView k, ConstView i, ConstView rest, View keys);
 
-// out [tokens, heads * width] f32 or bf16, from wide f32 [tokens, heads * (width + 1)] = (numerator
-// | denominator)
-void mlstm_read_forward(Exec& exec, ConstView wide, ConstView m, View out);
-// d_wide, dm f32
-void mlstm_read_backward(Exec& exec, ConstView wide, ConstView m, ConstView d_out, View d_wide,
+// out [tokens, heads * width] f32 or bf16, from wide f32 [tokens, heads * (width + 1)] = e^{-r}
+// (numerator | denominator)
+struct MlstmRead {
+  ConstView wide, rest, m;
+};
+void mlstm_read_forward(Exec& exec, const MlstmRead& in, View out);
+// d_wide, d_rest, dm f32
+void mlstm_read_backward(Exec& exec, const MlstmRead& in, ConstView d_out, View d_wide, View d_rest,
                          View dm);
 
 // y = x - mean of x over each head, which is its own transpose: before an RMSNorm it makes a

@@ -9,12 +9,13 @@
 namespace weft::kernels {
 
 // q [tokens, heads * key], k [tokens, kv_heads * key], v [tokens, kv_heads * value], all f32 or all
-// bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads). With qk_heads (not 0; kv_heads
-// is not looked at then) groups of heads share q and k instead: q, k [tokens, qk_heads * key], v [tokens,
-// heads * value].
-// log_decay (g <= 0, f32): [tokens, heads], or [heads] when it is the same for every token, or empty
-// for g = 0. documents: offsets of the documents, n + 1 entries from 0 to tokens; each starts from its
-// own initial state. States are f32 [n, heads, key, value].
+// bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads). With qk_heads (not
+// 0; kv_heads is not looked at then) groups of heads share q and k instead: q, k [tokens, qk_heads *
+// key], v [tokens, heads * value].
+// log_decay (g <= 0, or at least no sum over neighbouring tokens above 1; f32): [tokens, heads], or
+// [heads] when it is the same for every token, or empty for g = 0. documents: offsets of the
+// documents, n + 1 entries from 0 to tokens; each starts from its own initial state. States are f32
+// [n, heads, key, value].
 struct ScalarScan {
   ConstView q, k, v;
   ConstView log_decay;

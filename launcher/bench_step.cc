@@ -138,11 +138,18 @@ void run(const BenchStepOptions& o) {
              name_of(runtime.exec().isa), time.median * 1e3, time.q1 * 1e3, time.q3 * 1e3,
              format_count(tokens / time.median), gflops, 100 * gflops / peak, peak_before, peak_after,
              format_bytes(accounted), losses.front(), losses.back());
+  const double drift = probe_drift(peak_before, peak_after);
+  if (drift > kNoisy) {
+    fmt::print("noisy: our GEMM ran at {:.0f} GFLOP/s before the steps and at {:.0f} after them, {:.0f} % apart; "
+               "measure again on idle cores\n",
+               peak_before, peak_after, 100 * drift);
+  }
   if (o.json.empty()) return;
   const nlohmann::json result = {
       {"bench", "step"}, {"step_ms", milliseconds(time)}, {"tokens_per_s", tokens / time.median},
       {"mfu", gflops / peak}, {"model_gflops", gflops}, {"peak_gflops_before", peak_before},
-      {"peak_gflops_after", peak_after}, {"peak_bytes", accounted},
+      {"peak_gflops_after", peak_after}, {"probe_drift", drift},
+      {"peak_bytes", accounted},
       {"peak_bytes_by_label", memory_by_label(runtime.ledger())},
       {"peak_resident_bytes", resident_peak}, {"resident_bytes_before", resident_before},
       {"losses", losses}, {"comm_bytes", nlohmann::json::object()},
@@ -160,7 +167,7 @@ void add_bench_step(CLI::App& bench) {
   o->config = add_config_arguments(*command);
   command->footer("Example: weft bench step configs/tiny.toml train.precision=f32 --json step.json\n"
                   "JSON: step_ms {median, q1, q3, repetitions}, tokens_per_s, mfu (share of our own 1024-cubed "
-                  "GEMM, probed before and after), peak_bytes (accounted), peak_resident_bytes, losses, "
+                  "GEMM, probed before and after), probe_drift (above 0.1: noisy), peak_bytes (accounted), peak_resident_bytes, losses, "
                   "comm_bytes by axis.");
   command->add_option("--steps", o->steps, "Measured steps")->check(CLI::PositiveNumber);
   command->add_option("--warmup", o->warmup, "Unmeasured steps before them")->check(CLI::NonNegativeNumber);

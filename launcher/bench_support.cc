@@ -58,6 +58,10 @@ double peak_gflops(ThreadPool& threads, DType precision) {
   return 2.0 * std::pow(static_cast<double>(kSize), 3) / measure(5, product).median / 1e9;
 }
 
+double probe_drift(double before, double after) {
+  return std::abs(before - after) / std::max(before, after);
+}
+
 double register_peak_gflops(Exec& exec, DType precision, Clock clock) {
   const kernels::GemmKernels& kernels = kernels::gemm_kernels(exec.isa, precision);
   constexpr double kSeconds = 0.02;  // of one loop: long against the start of the threads

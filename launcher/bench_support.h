@@ -55,6 +55,11 @@ Quartiles ratio(int pairs, A&& a, B&& b, Clock clock = Clock::kWall) {
 // and after every block of measurements.
 double peak_gflops(ThreadPool& threads, DType precision);
 
+// How far the two probes around a measurement are apart, of the larger one; above kNoisy the machine did not
+// keep still and shares of the peak are not to be trusted.
+inline constexpr double kNoisy = 0.1;
+double probe_drift(double before, double after);
+
 // GFLOP/s of multiply-adds (or tile products) on registers alone, which no kernel exceeds.
 double register_peak_gflops(Exec& exec, DType precision, Clock clock = Clock::kWall);
 

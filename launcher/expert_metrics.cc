@@ -26,4 +26,14 @@ void describe_experts(const std::vector<MoeReport>& step, StepMetrics& metrics) 
   }
 }
 
+void describe_pruning(const std::vector<PruningReport>& step, StepMetrics& metrics) {
+  for (const PruningReport& report : step) {
+    std::vector<double>& heads = metrics.acp_pruned.emplace_back();
+    for (const auto& [kept, causal] : report.heads) {
+      heads.push_back(causal == 0 ? 0.0
+                                  : 1.0 - static_cast<double>(kept) / static_cast<double>(causal));
+    }
+  }
+}
+
 }  // namespace weft

@@ -9,4 +9,7 @@ namespace weft {
 // drops.
 void describe_experts(const std::vector<MoeReport>& step, StepMetrics& metrics);
 
+// And about what pruning left out of forgetting attention.
+void describe_pruning(const std::vector<PruningReport>& step, StepMetrics& metrics);
+
 }  // namespace weft

@@ -56,10 +56,10 @@ class Comparison {
  public:
   Comparison(const GoldenCase& golden, Tolerance tolerance) : golden_(golden), tolerance_(tolerance) {}
 
-  // A result that moves when nothing but inputs or weights are rounded to bf16 (`rounded`: the case in f32
-  // arithmetic after that) cannot be known better in bf16: sums over tokens in which nearly everything cancels,
-  // or the norm of something small. The activations in between are rounded as well, about as often; twice
-  // the largest such movement is allowed then.
+  // A result that moves when nothing but inputs or weights are rounded to bf16 (`rounded`: the case in
+  // f32 arithmetic after that) cannot be known better in bf16: sums over tokens in which nearly
+  // everything cancels, or the norm of something small. The activations in between are rounded as
+  // well, about as often; twice the largest such movement is allowed then.
   void allow_for(const Comparison& rounded);
 
   // Compares with the stored tensor of that key; absent keys are not compared.

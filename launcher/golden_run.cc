@@ -335,7 +335,8 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
 
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
   Comparison compare(golden, tolerance);
-  if (golden.kind == "layer" && golden.precision == DType::kBF16) {
+  const bool mixer = golden.kind == "layer" || golden.kind == "core";
+  if (mixer && golden.precision == DType::kBF16) {
     for (const auto& [inputs, weights] : {std::pair{true, true}, {true, false}, {false, true}}) {
       GoldenCase rounded(golden.file().path(), DType::kF32);
       rounded.rounded_inputs = inputs, rounded.rounded_weights = weights;

@@ -66,4 +66,38 @@ void sum_reports(Exec& exec, Communicator& ranks, std::vector<MoeReport>& step) 
   }
 }
 
+void add_pruning(const std::vector<PruningReport>& reports, std::vector<PruningReport>& step) {
+  if (step.empty()) {
+    step = reports;
+    return;
+  }
+  for (size_t i = 0; i < reports.size(); ++i) {
+    for (size_t h = 0; h < reports[i].heads.size(); ++h) {
+      step[i].heads[h].kept += reports[i].heads[h].kept;
+      step[i].heads[h].causal += reports[i].heads[h].causal;
+    }
+  }
+}
+
+void sum_pruning(Exec& exec, Communicator& ranks, std::vector<PruningReport>& step) {
+  if (ranks.size() == 1 || step.empty()) return;
+  std::vector<int64_t> mine;
+  for (const PruningReport& report : step) {
+    for (const auto& head : report.heads) mine.insert(mine.end(), {head.kept, head.causal});
+  }
+  const std::vector<int64_t> all = gather_numbers(exec, ranks, mine);
+  size_t at = 0;
+  for (PruningReport& report : step) {
+    for (auto& head : report.heads) {
+      head = {};
+      for (int r = 0; r < ranks.size(); ++r) {
+        const size_t from = static_cast<size_t>(r) * mine.size() + at;
+        head.kept += all[from];
+        head.causal += all[from + 1];
+      }
+      at += 2;
+    }
+  }
+}
+
 }  // namespace weft

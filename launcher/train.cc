@@ -174,6 +174,7 @@ class TrainRun {
                   .skipped = result.skipped, .valid_loss = {}};
     const double waiting = tally.seconds() / seconds;
     describe_experts(result.moe, m);
+    describe_pruning(result.pruning, m);
     if (data_.valid && due(config_.data.eval_every)) m.valid_loss = validate();
     if (first_) {
       metrics_->write(m);

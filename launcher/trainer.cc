@@ -73,6 +73,7 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   Communicator& tokens = mesh_->over({Axis::kSequence, Axis::kData});
   metrics.loss = sum_over(exec, tokens, loss_sum) / targets;
   sum_reports(exec, tokens, metrics.moe);
+  sum_pruning(exec, tokens, metrics.pruning);
   metrics.tokens = train.global_batch * train.sequence;
   for (const MoeReport& report : metrics.moe) {
     metrics.aux_loss +=
@@ -110,6 +111,7 @@ double Trainer::micro_batch(const Batch& batch, Rows rows, double targets, StepR
                                        static_cast<float>(1.0 / targets), context);
   trace_.after(traced, context);
   add_reports(context.reports, share, traced.runs[0].begin, metrics.moe);
+  add_pruning(context.pruning, metrics.pruning);
   return loss_sum;
 }
 

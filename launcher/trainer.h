@@ -27,6 +27,7 @@ struct StepResult {
   // Per mixture of experts: counts and dropped are sums over micro-batches, losses and entropies
   // means; bad_token counts from the step's first token.
   std::vector<MoeReport> moe = {};
+  std::vector<PruningReport> pruning = {};  // sums over the step's micro-batches
 };
 
 // The tokens of samples [first, first + rows).

@@ -32,7 +32,8 @@ struct DecaySide {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::chunk, width, tile::kA> q, a, from;
+  Op<&S::chunk, width, tile::kA | tile::kB | tile::kBt> q;
+  Op<&S::chunk, width, tile::kA> a, from;
   Op<&S::chunk, width, tile::kA | tile::kB> k;
   Op<&S::block, width, tile::kA | tile::kB | tile::kBt> q_block;
   Op<&S::chunk, width, tile::kA | tile::kAt | tile::kB> q_start, k_end;
@@ -98,6 +99,20 @@ WEFT_TILE void side_extend(Engine& e, const Span& rows, Side& w) {
   e.fill(w.total, [&](auto j) { return w.total[j] * w.within[j]; });
 }
 
+inline constexpr tile::Band kLater{1, tile::kFar};  // of P^T without the diagonal
+
+// The side of keys that do not decay: its scores are one product, and start and end are no
+// different.
+template <class Engine, class Side>
+WEFT_TILE void plain_side(Engine& e, Side& w) {
+  using namespace tile;
+  e.run(kLater, nt(w.k, w.q),
+        map([&](auto i, auto j, auto x) { return e.select(e.inside(kLater, i, j), x, 0.0f); }),
+        put(w.pt));
+  e.run(kFull, take(w.q), put(w.q_start));
+  e.run(kFull, take(w.k), put(w.k_end));
+}
+
 // Outputs of a block, without the token's own term and the scale.
 template <class Engine, class Space, class Span>
 WEFT_TILE void two_sided_outputs(Engine& e, const Span& rows, Space& w) {
@@ -125,16 +140,23 @@ WEFT_TILE void two_sided_forward(Engine& e, const TwoSidedChunk<Engine>& c,
                                  const typename Engine::Out& out, Space& w) {
   using namespace tile;
   two_sided_load(e, c, w);
-  e.clear(w.key.pt);
+  const bool decays = !c.key_decay.empty();
+  if (decays) {
+    e.clear(w.key.pt);
+  } else {
+    plain_side(e, w.key);
+  }
   e.fill(w.key.total, [&](auto) { return e.number(1.0f); });
   e.fill(w.value.total, [&](auto) { return e.number(1.0f); });
   for (int64_t first = 0; first < w.key.q.rows; first += kDiagonalBlock) {
     const int64_t left = w.key.q.rows - first;
     const typename Engine::Span rows{first, left < kDiagonalBlock ? left : kDiagonalBlock};
-    diagonal_queries(e, rows, w.key);
-    diagonal_scores(e, rows, w.key);
+    if (decays) {
+      diagonal_queries(e, rows, w.key);
+      diagonal_scores(e, rows, w.key);
+    }
     two_sided_outputs(e, rows, w);
-    side_extend(e, rows, w.key);
+    if (decays) side_extend(e, rows, w.key);
     side_extend(e, rows, w.value);
   }
   e.run(kFull, take(w.out), store(out, [&](auto i, auto j, auto x) {

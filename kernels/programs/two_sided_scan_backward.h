@@ -131,27 +131,46 @@ WEFT_TILE void side_start(Engine& e, Side& w) {
   e.fill(w.total, [&](auto) { return e.number(1.0f); });
 }
 
-// Everything block by block; leaves the totals, to_end and k_end as of the whole chunk.
+// Everything block by block; leaves the totals, to_end and k_end as of the whole chunk. `decays`:
+// those of keys.
 template <class Engine, class Space>
-WEFT_TILE void two_sided_blocks_backward(Engine& e, Space& w) {
+WEFT_TILE void two_sided_blocks_backward(Engine& e, bool decays, Space& w) {
   using namespace tile;
+  const auto as_is = [](auto, auto, auto x) { return x; };
   side_start(e, w.key);
   side_start(e, w.value);
+  if (!decays) plain_side(e, w.key);
   for (int64_t first = 0; first < w.key.q.rows; first += kDiagonalBlock) {
     const int64_t left = w.key.q.rows - first;
     const typename Engine::Span rows{first, left < kDiagonalBlock ? left : kDiagonalBlock};
-    diagonal_queries(e, rows, w.key);
     diagonal_queries(e, rows, w.value);
-    diagonal_scores(e, rows, w.key);
     diagonal_scores(e, rows, w.value);
-    side_gradients(e, rows, w.key, w.value.pt, nn(e.part(w.value.q_start, rows), w.m));
+    if (decays) {
+      diagonal_queries(e, rows, w.key);
+      diagonal_scores(e, rows, w.key);
+      side_gradients(e, rows, w.key, w.value.pt, nn(e.part(w.value.q_start, rows), w.m));
+      diagonal_extend(e, rows, w.key, w.key.to_end, as_is);
+      side_extend(e, rows, w.key);
+    }
     side_gradients(e, rows, w.value, w.key.pt, nt(e.part(w.key.q_start, rows), w.m));
-    const auto as_is = [](auto, auto, auto x) { return x; };
-    diagonal_extend(e, rows, w.key, w.key.to_end, as_is);
     diagonal_extend(e, rows, w.value, w.value.to_end, as_is);
-    side_extend(e, rows, w.key);
     side_extend(e, rows, w.value);
   }
+}
+
+// dq and dk of the key side but for the token's own terms.
+template <class Engine, class Space>
+WEFT_TILE void key_gradients(Engine& e, bool decays, Space& w) {
+  using namespace tile;
+  auto& key = w.key;
+  if (decays) {
+    e.run(kFull, nn(w.value.k_end, w.dm),
+          map([&](auto i, auto j, auto x) { return x * key.to_end(i, j) + key.dk(i, j); }),
+          put(key.dk));
+    return;
+  }
+  e.run(kFull, nn(w.value.q_start, w.m), tn(w.value.pt, key.k, Banded::kA, kLater), put(key.dq));
+  e.run(kFull, nn(w.value.k_end, w.dm), nn(w.value.pt, key.q, Banded::kA, kLater), put(key.dk));
 }
 
 // Gradients of the decays of a side, without the token's own terms in dq and dk; `product` goes
@@ -165,7 +184,7 @@ WEFT_TILE void side_decay_gradients(Engine& e, Side& w, Vec& product,
     e.set(w.from, i, j, here);
     return here;
   });
-  if (!to.empty()) e.run(kFull, take(w.from), store(to));
+  e.run(kFull, take(w.from), store(to));
 }
 
 // Gradients of a chunk, and w.dm and the products moved from behind the chunk to before it.
@@ -181,17 +200,16 @@ WEFT_TILE void two_sided_backward(Engine& e, const TwoSidedChunk<Engine>& c,
         row_sum(w.d_same, [&](auto i, auto j, auto x) { return x * w.value.k(i, j); }));
   e.run(kFull, take(w.value.q), map([&](auto i, auto j, auto x) { return x * w.value.a(i, j); }),
         put(w.value.q));
-  two_sided_blocks_backward(e, w);
+  const bool decays = !c.key_decay.empty();
+  two_sided_blocks_backward(e, decays, w);
 
   auto& key = w.key;
   auto& value = w.value;
-  e.run(kFull, nn(value.k_end, w.dm),
-        map([&](auto i, auto j, auto x) { return x * key.to_end(i, j) + key.dk(i, j); }),
-        put(key.dk));
+  key_gradients(e, decays, w);
   e.run(kFull, nt(key.k_end, w.dm),
         map([&](auto i, auto j, auto x) { return x * value.to_end(i, j) + value.dk(i, j); }),
         put(value.dk));
-  side_decay_gradients(e, key, w.key_product, g.d_key_decay);
+  if (decays) side_decay_gradients(e, key, w.key_product, g.d_key_decay);
   side_decay_gradients(e, value, w.value_product, g.d_value_decay);
 
   e.run(kFull, take(key.dk),

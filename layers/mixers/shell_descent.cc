@@ -101,7 +101,8 @@ Tensor DescentShell::forward(Exec& exec, const Tensor& x, const MixerContext& co
   Saved f;
   f.projected = project_.forward(exec, x, compute_, saved);
   open_gates(exec, x, f, saved);
-  f.qk = exec.empty({sequence.tokens(), qk_width()}, compute_);
+  // Descent feeds what it reads back into what it writes: its keys are not rounded once more.
+  f.qk = exec.empty({sequence.tokens(), qk_width()}, delta_ ? compute_ : DType::kF32);
   f.inv_norm = exec.empty({sequence.tokens(), 2 * rule_.heads});
   kernels::l2_norm_forward(exec, l2_norm(), f.projected.view().columns(0, qk_width()), f.qk,
                            f.inv_norm);

@@ -46,7 +46,7 @@ class DescentShell final : public Mixer {
     Tensor projected;  // [tokens, q | k | v | gate]
     Tensor logits;     // [tokens, gates] f32, with their biases
     Tensor gates;      // after the sigmoid
-    Tensor qk;         // [tokens, q | k], of unit length
+    Tensor qk;         // [tokens, q | k], of unit length; f32 but for the delta rule
     Tensor inv_norm;   // [tokens, heads of q | heads of k]
     Tensor out;        // [tokens, heads * dv]
     Tensor inv_rms;    // [tokens, heads]

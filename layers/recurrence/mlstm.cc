@@ -23,6 +23,10 @@ double dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
+kernels::MlstmGates gates_of(const MlstmInputs& in, const Sequence& sequence, ConstView entering) {
+  return {in.i, in.f, entering, sequence.documents, in.k.dtype == DType::kBF16};
+}
+
 ConstView m_of(const State& state) { return state.empty() ? ConstView{} : ConstView(state[2]); }
 
 }  // namespace
@@ -97,25 +101,25 @@ kernels::ScalarScan MlstmRecurrence::scan(const MlstmInputs& in, const MlstmKept
 void MlstmRecurrence::prepare(Exec& exec, const MlstmInputs& in, const Sequence& sequence,
                               ConstView entering_m, MlstmKept& keep) const {
   const int64_t tokens = sequence.tokens();
+  const Shape gates{tokens, o_.heads};
+  keep.log_decay = exec.empty(gates), keep.rest = exec.empty(gates), keep.m = exec.empty(gates);
+  kernels::mlstm_gates_forward(exec, gates_of(in, sequence, entering_m), keep.log_decay, keep.rest,
+                               keep.m);
   keep.keys = exec.empty({tokens, o_.heads * o_.dk}, in.k.dtype);
-  kernels::mlstm_keys_forward(exec, in.k, in.i, keep.keys);
+  kernels::mlstm_keys(exec, in.k, in.i, keep.rest, keep.keys);
   keep.values = exec.empty({tokens, o_.heads * (o_.dv + 1)}, in.v.dtype);
   kernels::append_ones(exec, o_.heads, in.v, keep.values);
-  keep.log_decay = exec.empty({tokens, o_.heads}), keep.m = exec.empty({tokens, o_.heads});
-  kernels::mlstm_gates_forward(exec, {in.i, in.f, entering_m, sequence.documents}, keep.log_decay,
-                               keep.m);
 }
 
-// m after the last token of every document: what entered it, where it has none.
-Tensor MlstmRecurrence::last_m(Exec& exec, const Sequence& sequence, const MlstmKept& keep,
-                               ConstView entering) const {
+Tensor MlstmRecurrence::last(Exec& exec, const Sequence& sequence, const Tensor& rows,
+                             ConstView entering) const {
   const Tensor last = exec.zeros({sequence.count(), o_.heads});
   for (int64_t d = 0; d < sequence.count(); ++d) {
     const int64_t end = sequence.documents[static_cast<size_t>(d) + 1];
     const bool empty = end == sequence.documents[static_cast<size_t>(d)];
     if (empty && entering.data == nullptr) continue;
     const float* from =
-        empty ? entering.as<float>() + d * o_.heads : keep.m.data<float>() + (end - 1) * o_.heads;
+        empty ? entering.as<float>() + d * o_.heads : rows.data<float>() + (end - 1) * o_.heads;
     std::copy_n(from, o_.heads, last.data<float>() + d * o_.heads);
   }
   return last;
@@ -136,12 +140,14 @@ Tensor MlstmRecurrence::plain(Exec& exec, const State& state) const {
   return wide;
 }
 
-State MlstmRecurrence::stabilised(Exec& exec, const Tensor& wide, const Tensor& m) const {
+State MlstmRecurrence::stabilised(Exec& exec, const Tensor& wide, const Tensor& rest,
+                                  const Tensor& m) const {
   const int64_t n = wide.shape()[0];
   State out = {exec.empty({n, o_.heads, o_.dk, o_.dv}), exec.empty({n, o_.heads, o_.dk}), m};
   each_head(exec, m, [&](int64_t i) {
     const float level = m.data<float>()[i];
-    const float factor = level < 0.5f * kernels::kMlstmNothing ? 0.0f : std::exp(-level);
+    const float factor =
+        level < 0.5f * kernels::kMlstmNothing ? 0.0f : std::exp(rest.data<float>()[i] - level);
     const float* from = wide.data<float>() + i * o_.dk * (o_.dv + 1);
     for (int64_t a = 0; a < o_.dk; ++a) {
       float* c = out[0].data<float>() + (i * o_.dk + a) * o_.dv;
@@ -162,30 +168,56 @@ Tensor MlstmRecurrence::run(Exec& exec, const MlstmInputs& in, const Sequence& s
   kernels::scalar_scan_forward(exec, scan(in, keep, sequence), given(plain(exec, entering)),
                                keep.wide, wanted(keep.after));
   const Tensor out = exec.empty({sequence.tokens(), o_.heads * o_.dv});
-  kernels::mlstm_read_forward(exec, keep.wide, keep.m, out);
+  kernels::mlstm_read_forward(exec, {keep.wide, keep.rest, keep.m}, out);
   if (leaving != nullptr) {
-    *leaving = stabilised(exec, keep.after, last_m(exec, sequence, keep, m_of(entering)));
+    *leaving = stabilised(exec, keep.after, last(exec, sequence, keep.rest, {}),
+                          last(exec, sequence, keep.m, m_of(entering)));
   }
   return out;
 }
 
-// The gradient of the leaving (C | n) before it was stabilised. What the factor e^{-m} costs goes
-// to m: dm [documents, heads] = d_m - <d_C, C> - <d_n, n>.
-Tensor MlstmRecurrence::leaving_gradient(Exec& exec, const MlstmKept& keep, const Tensor& m,
-                                         const State& d_leaving, const Tensor& dm) const {
+// What left is C = e^{r - m} after, n likewise: what the factor costs goes to r and m.
+MlstmRecurrence::LeavingGradient MlstmRecurrence::leaving_gradient(Exec& exec,
+                                                                   const MlstmKept& keep,
+                                                                   const Sequence& sequence,
+                                                                   ConstView entering_m,
+                                                                   const State& d_leaving) const {
+  WEFT_CHECK(keep.after.defined(), "mlstm: a gradient of a state that did not leave");
   const int64_t width = o_.dk * (o_.dv + 1);
-  const Tensor d = exec.empty(keep.after.shape());
+  const Tensor rest = last(exec, sequence, keep.rest, {}),
+               m = last(exec, sequence, keep.m, entering_m);
+  const LeavingGradient d{exec.empty(keep.after.shape()), exec.empty(m.shape()),
+                          exec.empty(m.shape())};
   each_head(exec, m, [&](int64_t i) {
-    const float factor = std::exp(-m.data<float>()[i]);
-    float* to = d.data<float>() + i * width;
+    const float factor = std::exp(rest.data<float>()[i] - m.data<float>()[i]);
+    float* to = d.after.data<float>() + i * width;
     for (int64_t a = 0; a < o_.dk; ++a) {
       const float* dc = d_leaving[0].data<float>() + (i * o_.dk + a) * o_.dv;
       for (int64_t b = 0; b < o_.dv; ++b) to[a * (o_.dv + 1) + b] = factor * dc[b];
       to[a * (o_.dv + 1) + o_.dv] = factor * d_leaving[1].data<float>()[i * o_.dk + a];
     }
     const double along = dot(to, keep.after.data<float>() + i * width, width);
-    dm.data<float>()[i] = static_cast<float>(double{d_leaving[2].data<float>()[i]} - along);
+    d.rest.data<float>()[i] = static_cast<float>(along);
+    d.m.data<float>()[i] = static_cast<float>(double{d_leaving[2].data<float>()[i]} - along);
   });
+  return d;
+}
+
+// What entered the scan is e^m C: d_C_in = e^m d_C, and d_m, to which `dm` is what the gates say,
+// has <d_C, e^m C> more.
+State MlstmRecurrence::entering_gradient(Exec& exec, const State& entering, const Tensor& before,
+                                         const Tensor& d_before, const Tensor& dm) const {
+  const int64_t width = o_.dk * (o_.dv + 1);
+  const Tensor zero = exec.zeros(dm.shape()), minus_m = exec.zeros(dm.shape());
+  each_head(exec, dm, [&](int64_t i) {
+    if (entering.empty()) return;
+    const double along =
+        dot(d_before.data<float>() + i * width, before.data<float>() + i * width, width);
+    dm.data<float>()[i] += static_cast<float>(along);
+    minus_m.data<float>()[i] = -entering[2].data<float>()[i];
+  });
+  State d = stabilised(exec, d_before, zero, minus_m);
+  d[2] = dm;
   return d;
 }
 
@@ -193,16 +225,16 @@ void MlstmRecurrence::run_backward(Exec& exec, const MlstmInputs& in, const Sequ
                                    const MlstmKept& keep, const State& entering,
                                    const Cotangents& d, const MlstmGradients& gradients) const {
   const int64_t tokens = sequence.tokens();
-  const Tensor d_wide = exec.empty(keep.wide.shape()), dm = exec.empty(keep.m.shape());
-  kernels::mlstm_read_backward(exec, keep.wide, keep.m, d.d_out, d_wide, dm);
+  const Shape gates = keep.m.shape();
+  const Tensor d_wide = exec.empty(keep.wide.shape()), d_rest = exec.empty(gates),
+               dm = exec.empty(gates);
+  kernels::mlstm_read_backward(exec, {keep.wide, keep.rest, keep.m}, d.d_out, d_wide, d_rest, dm);
 
-  Tensor d_after, dm_last, d_before, dm_first;
+  LeavingGradient d_last;
   if (!d.d_leaving.empty()) {
-    WEFT_CHECK(keep.after.defined(), "mlstm: a gradient of a state that did not leave");
-    dm_last = exec.empty({sequence.count(), o_.heads});
-    d_after = leaving_gradient(exec, keep, last_m(exec, sequence, keep, m_of(entering)),
-                               d.d_leaving, dm_last);
+    d_last = leaving_gradient(exec, keep, sequence, m_of(entering), d.d_leaving);
   }
+  Tensor d_before, dm_first;
   if (d.d_entering != nullptr) {
     d_before = exec.empty({sequence.count(), o_.heads, o_.dk, o_.dv + 1});
     dm_first = exec.empty({sequence.count(), o_.heads});
@@ -210,30 +242,18 @@ void MlstmRecurrence::run_backward(Exec& exec, const MlstmInputs& in, const Sequ
   const Tensor before = plain(exec, entering);
   const Tensor d_keys = exec.empty({tokens, o_.heads * o_.dk}),
                d_values = exec.empty({tokens, o_.heads * (o_.dv + 1)}),
-               d_log_decay = exec.empty(keep.m.shape());
+               d_log_decay = exec.empty(gates);
   kernels::scalar_scan_backward(exec, scan(in, keep, sequence), given(before), d_wide,
-                                given(d_after),
+                                given(d_last.after),
                                 {gradients.q, d_keys, d_values, d_log_decay, wanted(d_before)});
   kernels::drop_last_channel(exec, o_.heads, d_values, gradients.v);
-  kernels::mlstm_keys_backward(exec, keep.keys, in.i, d_keys, gradients.k, gradients.i);
-  kernels::mlstm_gates_backward(exec, {in.i, in.f, m_of(entering), sequence.documents},
-                                {keep.log_decay, keep.m, d_log_decay, dm, given(dm_last),
-                                 gradients.i, gradients.f, wanted(dm_first)});
-  if (d.d_entering == nullptr) return;
-
-  // Before the documents: C = e^{m} C_in, so that d_C_in = e^{m} d_C and d_m += <d_C, C>.
-  const int64_t width = o_.dk * (o_.dv + 1);
-  Tensor negative = exec.zeros(dm_first.shape());
-  if (!entering.empty()) {
-    each_head(exec, dm_first, [&](int64_t i) {
-      const double along =
-          dot(d_before.data<float>() + i * width, before.data<float>() + i * width, width);
-      dm_first.data<float>()[i] += static_cast<float>(along);
-      negative.data<float>()[i] = -entering[2].data<float>()[i];
-    });
+  kernels::mlstm_keys(exec, d_keys, in.i, keep.rest, gradients.k);
+  kernels::mlstm_gates_backward(exec, gates_of(in, sequence, m_of(entering)),
+                                {keep.m, d_log_decay, d_rest, dm, given(d_last.rest),
+                                 given(d_last.m), gradients.i, gradients.f, wanted(dm_first)});
+  if (d.d_entering != nullptr) {
+    *d.d_entering = entering_gradient(exec, entering, before, d_before, dm_first);
   }
-  *d.d_entering = stabilised(exec, d_before, negative);
-  d.d_entering->at(2) = dm_first;
 }
 
 Summary MlstmRecurrence::summarize(Exec& exec, const MlstmInputs& in,
@@ -245,7 +265,9 @@ Summary MlstmRecurrence::summarize(Exec& exec, const MlstmInputs& in,
   const Tensor update = exec.empty({sequence.count(), o_.heads, o_.dk, o_.dv + 1}),
                total = exec.empty({sequence.count(), o_.heads});
   kernels::scalar_scan_summary(exec, scan(in, keep, sequence), update, total);
-  return {{total}, stabilised(exec, update, last_m(exec, sequence, keep, nothing))};
+  const Tensor rest = last(exec, sequence, keep.rest, {});
+  return {add_states(exec, {total}, {rest}),
+          stabilised(exec, update, rest, last(exec, sequence, keep.m, nothing))};
 }
 
 State MlstmRecurrence::state_gradient(Exec& exec, const MlstmInputs& in, const Sequence& sequence,

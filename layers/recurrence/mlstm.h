@@ -15,11 +15,12 @@ struct MlstmGradients {  // overwritten; i and f f32
   View q, k, v, i, f;
 };
 struct MlstmKept {
-  Tensor keys;          // e^i k
-  Tensor values;        // (v | 1)
-  Tensor wide;          // (numerator | denominator) of every token, f32
-  Tensor log_decay, m;  // [tokens, heads]
-  Tensor after;  // the leaving (C | n), not stabilised; undefined where no gradient of it can come
+  Tensor keys;                // e^{i - r} k
+  Tensor values;              // (v | 1)
+  Tensor wide;                // (numerator | denominator) of every token, f32
+  Tensor log_decay, rest, m;  // [tokens, heads]
+  Tensor
+      after;  // e^{-r} (C | n) behind the last tokens; undefined where no gradient of it can come
 };
 
 // mLSTM without its weights (kernels/mlstm.h says how it becomes a scan with scalar decay):
@@ -65,12 +66,18 @@ class MlstmRecurrence final : public Recurrence<MlstmInputs, MlstmGradients, Mls
                            const Sequence& sequence) const;
   void prepare(Exec& exec, const MlstmInputs& in, const Sequence& sequence, ConstView entering_m,
                MlstmKept& keep) const;
-  Tensor last_m(Exec& exec, const Sequence& sequence, const MlstmKept& keep,
-                ConstView entering) const;
+  // The row of every document's last token; of `entering` (not given: zero) where there is none.
+  Tensor last(Exec& exec, const Sequence& sequence, const Tensor& rows, ConstView entering) const;
   Tensor plain(Exec& exec, const State& state) const;  // (C | n) e^m; undefined for none
-  State stabilised(Exec& exec, const Tensor& wide, const Tensor& m) const;
-  Tensor leaving_gradient(Exec& exec, const MlstmKept& keep, const Tensor& m,
-                          const State& d_leaving, const Tensor& dm) const;
+  // e^{r - m} (C | n) taken apart, with m.
+  State stabilised(Exec& exec, const Tensor& wide, const Tensor& rest, const Tensor& m) const;
+  struct LeavingGradient {
+    Tensor after, rest, m;
+  };
+  LeavingGradient leaving_gradient(Exec& exec, const MlstmKept& keep, const Sequence& sequence,
+                                   ConstView entering_m, const State& d_leaving) const;
+  State entering_gradient(Exec& exec, const State& entering, const Tensor& before,
+                          const Tensor& d_before, const Tensor& dm) const;
 
   Options o_;
 };

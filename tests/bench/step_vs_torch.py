@@ -64,10 +64,10 @@ def verdict(args, precision, rounds):
     quiet = [ratio for ratio, still in rounds if still]
     ratio = statistics.median(quiet or [ratio for ratio, _ in rounds])
     target = args.target if args.target is not None else TARGETS[precision]
-    of = f"median of {len(quiet)} quiet rounds of {len(rounds)}" if quiet else f"all {len(rounds)} rounds were noisy: proves nothing"
-    print(f"{precision}: {ratio:.2f} times PyTorch {args.peer_precision}, target {target:.2f}: "
-          f"{'reached' if ratio >= target else 'NOT reached'} ({of})")
-    return bool(quiet) and ratio >= target
+    reached = bool(quiet) and ratio >= target
+    of = f"median of {len(quiet)} quiet rounds of {len(rounds)}" if quiet else f"all {len(rounds)} rounds were noisy, which proves nothing"
+    print(f"{precision}: {ratio:.2f} times PyTorch {args.peer_precision}, target {target:.2f}: {'reached' if reached else 'NOT reached'} ({of})")
+    return reached
 
 
 def main():

@@ -314,7 +314,7 @@ TEST_F(StoreTest, StartsWeightsAsTheirSpecSays) {
   EXPECT_NEAR(steps, std::log(1e-2), 5 * std::log(100.0) / std::sqrt(12.0 * 10000));
 }
 
-// Rows of a wide matrix, columns of a tall one; entries of all sizes and signs, no two matrices the same.
+// Rows of a wide matrix, columns of a tall one; no two matrices the same.
 TEST_F(StoreTest, StartsOrthogonalWeightsAtRightAngles) {
   Parameter& wide = declare("wide", {7, 30}, Init::orthogonal(0.5));
   Parameter& tall = declare("tall", {31, 6}, Init::orthogonal(2.0));

@@ -329,11 +329,13 @@ TEST(ScalarScan, SharesQueriesAndKeysInAGroup) {
     dq[to] += p.dq.data<float>()[i], dk[to] += p.dk.data<float>()[i];
   }
   kernels::ScalarScan in{q, k, p.v, p.g, p.documents, kHeads, 0, kKey, p.c.value, p.scale, kShared};
-  const Tensor out = rig.exec.empty(p.out.shape()), final_state = rig.exec.empty(p.final_state.shape());
+  const Tensor out = rig.exec.empty(p.out.shape()),
+               final_state = rig.exec.empty(p.final_state.shape());
   const Tensor got_dq = rig.exec.empty(q.shape()), got_dk = rig.exec.empty(q.shape()),
                dv = rig.exec.empty(p.dv.shape()), dg = rig.exec.empty(p.dg.shape());
   kernels::scalar_scan_forward(rig.exec, in, p.initial, out, final_state);
-  kernels::scalar_scan_backward(rig.exec, in, p.initial, p.d_out, p.d_final, {got_dq, got_dk, dv, dg, {}});
+  kernels::scalar_scan_backward(rig.exec, in, p.initial, p.d_out, p.d_final,
+                                {got_dq, got_dk, dv, dg, {}});
   EXPECT_TRUE(SameBits(out, p.out));
   EXPECT_TRUE(SameBits(final_state, p.final_state));
   EXPECT_TRUE(SameBits(dv, p.dv));

@@ -192,11 +192,16 @@ TEST(TwoSidedScan, AgreesWithTheRecurrenceAtEveryHeadWidth) {
 
 TEST(TwoSidedScan, NeedsNoDecayOfKeyChannels) {
   check({.documents = {0, 70, 140}, .heads = 4, .kv_heads = 2, .value = 6, .key_decay = false});
+  for (const int32_t tokens : {1, 16, 17, 64, 65, 130}) {
+    check({.documents = {0, tokens}, .key = 20, .value = 33, .key_decay = false});
+  }
 }
 
 TEST(TwoSidedScan, KeepsDocumentsApartAndSharesInAGroup) {
   check({.documents = {0, 1, 38, 38, 103, 104, 190}, .heads = 6, .kv_heads = 2, .value = 24});
   check({.documents = {0, 50, 120}, .heads = 3, .kv_heads = 3, .states = false});
+  check({.documents = {0, 0}, .heads = 2, .kv_heads = 1});
+  check({.documents = {0, 0}, .heads = 2, .kv_heads = 1, .key_decay = false});
 }
 
 // Products of decays underflow, and nothing may become NaN.

@@ -70,6 +70,23 @@ TEST(Train, LearnsAndLeavesItsRecord) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/tensorboard"));
 }
 
+// Untrained gates forget half of everything at each token: far blocks are left out, near ones are not.
+TEST(Train, ReportsWhatPruningLeavesOut) {
+  const ScratchFolder folder;
+  const Outcome o = run_weft(tiny(make_corpus(folder), folder,
+                                  {"train.steps=1", "train.sequence=512", "train.micro_batch=1",
+                                   "model.layer.N.mixer=fox", "model.layer.N.acp=true",
+                                   "model.layer.N.acp_log_epsilon=-1", "data.pack=false"}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json pruned = metrics_of(folder).front()["acp_pruned"];
+  ASSERT_EQ(pruned.size(), 1u);
+  ASSERT_EQ(pruned[0].size(), 2u);
+  for (const double share : pruned[0]) {
+    EXPECT_GT(share, 0.0);
+    EXPECT_LT(share, 1.0);
+  }
+}
+
 TEST(Train, GivesTheSameBitsTwiceAndWithOtherThreads) {
   std::vector<std::vector<double>> losses;
   for (const char* threads : {"1", "1", "2"}) {

@@ -1,0 +1,75 @@
+// What the golden cases and the laws of all mixers do not see of RWKV-7: values that cross layers.
+#include "layers/mixers/registry.h"
+#include "tests/layers/gradient_fixture.h"
+
+namespace weft::test {
+namespace {
+
+// Layers of one model that read the same x; their outputs are added up.
+class FirstValue : public Gradients {
+ protected:
+  void make(const std::vector<int64_t>& layers) {
+    for (const int64_t layer : layers) {
+      Build b = build().in(fmt::format("block.{}", layer));
+      b.layer = layer, b.layers = 4;
+      mixers.push_back(make_mixer("rwkv7", MixerBuild{b, options}));
+    }
+    prepare();
+  }
+  double loss() {
+    SavedStack saved;
+    StepContext step;
+    double sum = 0;
+    for (const auto& mixer : mixers)
+      sum += dot(mixer->forward(rig.exec, x, {sequence, nullptr, &step}, saved), cotangent);
+    return sum;
+  }
+
+  enum class Recompute : uint8_t { kNo, kYes };
+  Tensor gradient(Recompute recompute) {
+    SavedStack saved;
+    StepContext step;
+    for (const auto& mixer : mixers) mixer->forward(rig.exec, x, {sequence, nullptr, &step}, saved);
+    const Tensor dx = rig.exec.zeros(x.shape());
+    for (size_t i = mixers.size(); i-- > 0;) {
+      SavedStack again;
+      if (recompute == Recompute::kYes) {
+        step.repeating = true;
+        mixers[i]->forward(rig.exec, x, {sequence, nullptr, &step}, again);
+        step.repeating = false;
+      }
+      const Tensor part = mixers[i]->backward(rig.exec, cotangent, {sequence, nullptr, &step},
+                                              recompute == Recompute::kYes ? again : saved);
+      for (int64_t e = 0; e < dx.elements(); ++e) dx.data<float>()[e] += part.data<float>()[e];
+    }
+    return dx;
+  }
+
+  OptionTable options = OptionTable::parse("heads = 2\ndecay_rank = 5\nvalue_rank = 3\n");
+  std::vector<std::unique_ptr<Mixer>> mixers;
+  Sequence sequence = make_sequence(rig.exec, {0, 5, 19});
+  Tensor x = rig.normal("x", {19, kHidden}), cotangent = rig.normal("cotangent", {19, kHidden});
+};
+
+TEST_F(FirstValue, BringsItsGradientBackToTheFirstLayer) {
+  make({0, 1, 3});
+  expect_derivative("x", x, gradient(Recompute::kNo), [&] { return loss(); });
+  store.zero_gradients(rig.exec);
+  gradient(Recompute::kNo);
+  expect_all_weights([&] { return loss(); });
+}
+
+// In a hybrid stack the first RWKV-7 layer need not be the first layer.
+TEST_F(FirstValue, IsThatOfTheFirstLayerThatHasOne) {
+  make({2, 3});
+  expect_derivative("x", x, gradient(Recompute::kNo), [&] { return loss(); });
+}
+
+// A first layer that runs again must not take its own values for those of a layer before it.
+TEST_F(FirstValue, SurvivesRecomputation) {
+  make({1, 2, 3});
+  EXPECT_TRUE(SameBits(gradient(Recompute::kYes), gradient(Recompute::kNo)));
+}
+
+}  // namespace
+}  // namespace weft::test
