@@ -1,6 +1,7 @@
 #include "launcher/start_page.h"
 
 #include "launcher/progress.h"
+#include "parallel/launch.h"
 
 namespace weft {
 namespace {
@@ -86,8 +87,10 @@ std::string start_page(const Config& config, const ParameterStore& store, Runtim
   std::string text = resolved(config) + "\n";
   text += model_table(config, count_parameters(config, store));
   text += memory_plan(runtime);
-  text += fmt::format("layout  1 rank x {} threads, {}\n  [ rank 0: blocks 0-{}, embedding, head ]\n",
-                      runtime.exec().threads.size(), name_of(runtime.exec().isa),
+  const int ranks = this_launch().size;
+  text += fmt::format("layout  {} {} x {} threads, {}\n  [ {}: blocks 0-{}, embedding, head ]\n", ranks,
+                      ranks == 1 ? "rank" : "ranks", runtime.exec().threads.size(),
+                      name_of(runtime.exec().isa), ranks == 1 ? "rank 0" : "every rank",
                       config.model.layers - 1);
   text += fmt::format("data    {} tokens once through, {} to train on ({:.2f} epochs)\n",
                       format_count(static_cast<double>(data.train_tokens)),
