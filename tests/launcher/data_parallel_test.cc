@@ -8,6 +8,7 @@
 #include "launcher/trainer.h"
 #include "parallel/thread_comm.h"
 #include "tests/support/near.h"
+#include "tests/support/rank_training.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
 
@@ -84,45 +85,8 @@ Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) 
   return batch;
 }
 
-struct History {
-  std::vector<StepResult> steps;
-  std::vector<float> weights;
-  double valid = 0;
-};
-
-// What the first rank saw; the others must have seen the same, bit for bit.
 History train(const Config& config, int ranks) {
-  History out;
-  run_ranks(ranks, [&](ThreadComm& world, Exec&) {
-    Runtime runtime(1);
-    const Splitter split = [&](int color, int key, const std::string& axis) {
-      return world.split(color, key, axis);
-    };
-    auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split,
-                                       Signatures::kCompare);
-    Trainer trainer(config, runtime, mesh);
-    trainer.initialize();
-    const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
-      return rule_batch(config, pool, first, rows);
-    };
-    History mine;
-    for (int64_t s = 0; s < config.train.steps; ++s)
-      mine.steps.push_back(trainer.step(s, s * 12, source));
-    mine.valid = trainer.evaluate(source, 1000, 5);
-    trainer.finish();
-    for (const Parameter& p : trainer.parameters().all()) {
-      const std::vector<double> values = numbers(p.value);
-      mine.weights.insert(mine.weights.end(), values.begin(), values.end());
-    }
-    const Tensor all = runtime.exec().empty({ranks, static_cast<int64_t>(mine.weights.size())});
-    world.all_gather(runtime.exec(),
-                     Tensor::borrow(mine.weights.data(),
-                                    {static_cast<int64_t>(mine.weights.size())}, DType::kF32),
-                     all);
-    EXPECT_TRUE(SameBits(all.row(world.rank()), all.row(0))) << "ranks have different weights";
-    if (world.rank() == 0) out = mine;
-  });
-  return out;
+  return train_on_ranks(config, ranks, rule_batch);
 }
 
 std::vector<double> losses(const History& h) {

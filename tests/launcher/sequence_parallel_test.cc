@@ -5,6 +5,7 @@
 #include "launcher/trainer.h"
 #include "parallel/thread_comm.h"
 #include "tests/support/near.h"
+#include "tests/support/rank_training.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
 
@@ -111,40 +112,7 @@ Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) 
   return batch;
 }
 
-struct History {
-  std::vector<StepResult> steps;
-  std::vector<double> weights;
-  double valid = 0;
-};
-
-History train(const Config& config, int ranks) {
-  History out;
-  run_ranks(ranks, [&](ThreadComm& world, Exec&) {
-    Runtime runtime(1);
-    const Splitter split = [&](int color, int key, const std::string& axis) {
-      return world.split(color, key, axis);
-    };
-    const auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split,
-                                             Signatures::kCompare);
-    Trainer trainer(config, runtime, mesh);
-    trainer.initialize();
-    const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
-      return rule_batch(config, pool, first, rows);
-    };
-    History mine;
-    for (int64_t s = 0; s < config.train.steps; ++s) {
-      mine.steps.push_back(trainer.step(s, s * config.train.global_batch, source));
-    }
-    mine.valid = trainer.evaluate(source, 1000, 3);
-    trainer.finish();
-    for (const Parameter& p : trainer.parameters().all()) {
-      const std::vector<double> values = numbers(p.value);
-      mine.weights.insert(mine.weights.end(), values.begin(), values.end());
-    }
-    if (world.rank() == 0) out = mine;
-  });
-  return out;
-}
+History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, rule_batch); }
 
 struct Shape2 {
   int sequence, data;
@@ -173,7 +141,9 @@ TEST_P(SequenceRanks, GiveTheLossesNormsAndWeightsOfOneRank) {
       for (size_t l = 0; l < a.moe.size(); ++l) EXPECT_EQ(a.moe[l].counts, b.moe[l].counts);
     }
     EXPECT_NEAR(one.valid, many.valid, 3e-5 * one.valid);
-    EXPECT_TRUE(Near(many.weights, one.weights, 3e-4)) << scope;
+    const std::vector<double> w(one.weights.begin(), one.weights.end()),
+        v(many.weights.begin(), many.weights.end());
+    EXPECT_TRUE(Near(v, w, 3e-4)) << scope;
   }
 }
 
