@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cctype>
+#include <limits>
 #include <set>
 
 #include <fmt/format.h>
@@ -116,6 +118,12 @@ void check_train(const Config& config) {
     refuse(config, {"train.global_batch", "train.micro_batch"}, t.global_batch,
            "is not a multiple of train.micro_batch = {}; nearest: {}", t.micro_batch,
            below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above));
+  }
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // offsets of documents in a step's tokens
+  if (t.global_batch > kMost / t.sequence) {
+    refuse(config, {"train.global_batch", "train.sequence"}, t.global_batch,
+           "sequences of train.sequence = {} tokens are more than the {} of one step; nearest: {}",
+           t.sequence, kMost, std::max<int64_t>(1, kMost / t.sequence / t.micro_batch) * t.micro_batch);
   }
 }
 

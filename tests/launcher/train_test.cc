@@ -139,6 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"MissingFile", {"data.train=[\"/nowhere/corpus\"]"}, {"/nowhere/corpus"}},
         Mistake{"TokenBeyondVocabulary", {"model.vocab=80"}, {"corpus.bin", "80"}},
         Mistake{"TooLittleData", {"train.sequence=100000"}, {"100001"}},
+        Mistake{"TooManyTokens", {"train.global_batch=33554432"}, {"global_batch", "16777212"}},
         Mistake{"UnknownMixer", {"model.layer.L.mixer=retnett"}, {"retnett", "retnet"}},
         Mistake{"OptionOfAnotherMixer", {"model.layer.L.window=3"}, {"window"}},
         Mistake{"IndivisibleHeads", {"model.layer.L.heads=7"}, {"heads = 7", "divide"}},
