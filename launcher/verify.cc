@@ -57,7 +57,7 @@ void add_verify(CLI::App& app) {
       "verify", "Run golden cases on this machine and print the worst error of each");
   command->footer("Example: weft verify tests/golden/*.safetensors --precision bf16\n"
                   "Errors are relative to the tensor's largest magnitude (absolute where the reference is "
-                  "zero). A result of a layer that rounding its inputs or weights to bf16 alone moves further "
+                  "zero). A result of a mixer (layer or core) that rounding its inputs or weights to bf16 alone moves further "
                   "than half the tolerance may in bf16 be off by twice that. Exit 0 only when all passed.");
   command->add_option("files", o->files, "Golden cases (safetensors)")->required();
   command->add_option("--device", o->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));

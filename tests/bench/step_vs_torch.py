@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-TARGETS = {"f32": 1.5, "bf16": 1.5}  # times the speed of PyTorch's faster precision
+TARGETS = {"f32": 1.5, "bf16": 3.0}  # times the speed of PyTorch's faster precision; bf16: where the CPU has bf16 products
 NOISY = 0.1  # relative difference of the probes around a measurement
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
