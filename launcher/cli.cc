@@ -45,11 +45,19 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 void say(const std::string& message) { fmt::print(stderr, "weft: {}\n", message); }
 
+// The library prints the largest double where there is no upper end.
+std::string readable(const std::string& what) {
+  const size_t value = what.find("Value "), range = what.find(" not in range 0.000000 to 1797");
+  if (value == std::string::npos || range == std::string::npos) return what;
+  return fmt::format("{}{} is too small; give a positive number", what.substr(0, value),
+                     what.substr(value + 6, range - value - 6));
+}
+
 int refuse_arguments(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = innermost(app);
   let_first_rank_speak(kEverybodysMistake);
   const std::string leftovers = explain_leftovers(app);
-  const std::string what = leftovers.empty() ? error.what() : leftovers;
+  const std::string what = leftovers.empty() ? readable(error.what()) : leftovers;
   say(fmt::format("{} (see {} --help)", what, full_name(command)));
   return kExitUser;
 }

@@ -184,5 +184,15 @@ TEST(Located, NamesRankPlaceAndWork) {
   EXPECT_EQ(located({}, "it broke"), "rank 0:\n  it broke");
 }
 
+TEST(Program, SaysThatANumberIsTooSmallInOneLine) {
+  for (const char* value : {"0", "-3"}) {
+    const test::Outcome o = test::run_weft({"bench", "mixer", "--mixer", "gla", "--seq", value});
+    EXPECT_EQ(o.code, 2);
+    EXPECT_NE(o.err.find(std::string("--seq: ") + value + " is too small; give a positive number"),
+              std::string::npos)
+        << o.err;
+  }
+}
+
 }  // namespace
 }  // namespace weft
