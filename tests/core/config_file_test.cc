@@ -5,13 +5,14 @@
 
 #include "core/error.h"
 #include "core/run_config.h"
+#include "tests/support/paths.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kConfigs = fs::path(WEFT_SOURCE_DIR) / "configs";
+const fs::path kConfigs = test::in_project("configs");
 
 TEST(Configs, EveryFileParsesAndIsValid) {
   int count = 0;

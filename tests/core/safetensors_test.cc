@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/support/near.h"
+#include "tests/support/paths.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
 
@@ -111,7 +112,7 @@ TEST(Safetensors, ReadsUnalignedTensorsByCopy) {
 }
 
 TEST(Safetensors, OpensGoldenFiles) {
-  const std::string folder = std::string(WEFT_SOURCE_DIR) + "/tests/golden/";
+  const std::string folder = in_project("tests/golden/");
   const SafetensorsFile bounds(folder + "moe_softmax_topk.safetensors");
   EXPECT_EQ(bounds.metadata().at("kind"), "moe");
   const SafetensorsFile packed(folder + "core_linear_packed.safetensors");

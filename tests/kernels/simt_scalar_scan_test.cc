@@ -10,6 +10,7 @@
 #include "kernels/scalar_scan.h"
 #include "launcher/golden.h"
 #include "tests/support/near.h"
+#include "tests/support/paths.h"
 #include "tests/support/rig.h"
 #include "tests/support/simt/grid.h"
 
@@ -283,7 +284,7 @@ TEST(CudaScalarScan, SaysWhichHeadsFit) {
 class CudaGolden : public testing::TestWithParam<std::tuple<std::string, DType>> {};
 
 std::string golden_path(const std::string& name) {
-  return std::string(WEFT_SOURCE_DIR) + "/tests/golden/core_" + name + ".safetensors";
+  return in_project("tests/golden/core_") + name + ".safetensors";
 }
 
 // Normalized attention is a scan over values with one more channel that is 1

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "launcher/abort.h"
 #include "launcher/unbuilt.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace weft {
@@ -130,7 +131,7 @@ TEST(ExitCode, TellsMistakesFailuresAndStopsApart) {
   EXPECT_NE(said_by({"ending"}, 2).find("HOW is required"), std::string::npos);
 }
 
-const std::string kTiny = WEFT_SOURCE_DIR "/configs/tiny.toml";
+const std::string kTiny = test::in_project("configs/tiny.toml");
 
 TEST(ConfigArguments, ReadFileOverridesAndQuestions) {
   EXPECT_EQ(said_by({"reading", kTiny.c_str(), "train.steps=20", "data.train=[\"a\", \"b\"]"}, 0),

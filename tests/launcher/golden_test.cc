@@ -6,13 +6,14 @@
 
 #include "launcher/golden.h"
 #include "layers/mixers/registry.h"
+#include "tests/support/paths.h"
 
 namespace weft::test {
 namespace {
 
 std::vector<std::string> golden_files() {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/golden")) {
+  for (const auto& entry : std::filesystem::directory_iterator(in_project("tests/golden"))) {
     if (entry.path().extension() == ".safetensors") files.push_back(entry.path().stem().string());
   }
   std::sort(files.begin(), files.end());
@@ -22,8 +23,7 @@ std::vector<std::string> golden_files() {
 class Golden : public testing::TestWithParam<std::string> {
  protected:
   void expect_pass(DType precision) {
-    const GoldenCase golden(WEFT_SOURCE_DIR "/tests/golden/" + GetParam() + ".safetensors",
-                            precision);
+    const GoldenCase golden(in_project("tests/golden/") + GetParam() + ".safetensors", precision);
     for (const int threads : {1, 2}) {
       Runtime runtime(threads);
       const Comparison compare = run_golden(runtime, golden, default_tolerance(precision));

@@ -7,6 +7,7 @@
 #include "core/run_config.h"
 #include "launcher/golden.h"
 #include "launcher/unbuilt.h"
+#include "tests/support/paths.h"
 
 namespace weft::test {
 namespace {
@@ -15,7 +16,7 @@ constexpr ExpertMode kModes[] = {ExpertMode::kGrouped, ExpertMode::kLoop, Expert
 
 TEST(MoeModes, AgreeWithEveryGoldenCase) {
   int cases = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(WEFT_SOURCE_DIR "/tests/golden")) {
+  for (const auto& entry : std::filesystem::directory_iterator(in_project("tests/golden"))) {
     const std::string name = entry.path().stem().string();
     if (!name.starts_with("moe_") || entry.path().extension() != ".safetensors") continue;
     ++cases;

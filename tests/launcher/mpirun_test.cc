@@ -7,6 +7,7 @@
 
 #include "core/indexed_dataset.h"
 #include "core/rng.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
@@ -38,7 +39,7 @@ class Mpirun : public testing::Test {
   std::vector<std::string> train(const std::string& run,
                                  const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {"train",
-                                          WEFT_SOURCE_DIR "/configs/tiny.toml",
+                                          in_project("configs/tiny.toml"),
                                           "data.train=[\"" + (folder / "corpus") + "\"]",
                                           "run.dir=" + (folder / run),
                                           "train.steps=4",
@@ -136,7 +137,7 @@ TEST_F(Mpirun, ALostRankEndsAllWithCode3) {
 
 TEST_F(Mpirun, StopsTogetherWhenAskedAndGoesOn) {
   const std::vector<std::string> endless = train("stopped", {"train.steps=100000"});
-  Program program(kLauncherRun, on_ranks(2, endless));
+  Program program(in_project("launcher/run"), on_ranks(2, endless));
   ASSERT_TRUE(program.wait_for("3/100000  loss"));
   program.signal(SIGTERM);
   const Outcome o = program.wait();

@@ -8,6 +8,7 @@
 #include "core/indexed_dataset.h"
 #include "core/rng.h"
 #include "launcher/resume.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
@@ -33,7 +34,7 @@ class Resume : public testing::Test {
 
   std::vector<std::string> arguments(const std::string& run, std::vector<std::string> more = {}) {
     std::vector<std::string> all = {
-        "train", WEFT_SOURCE_DIR "/configs/tiny.toml", "data.train=[\"" + corpus_ + "\"]",
+        "train", in_project("configs/tiny.toml"), "data.train=[\"" + corpus_ + "\"]",
         "run.dir=" + (folder_ / run), "train.steps=12", "train.sequence=32", "train.global_batch=4",
         "train.micro_batch=2", "optimizer.warmup=2", "optimizer.schedule=constant", "run.checkpoint_every=4", "train.precision=bf16"};
     all.insert(all.end(), more.begin(), more.end());

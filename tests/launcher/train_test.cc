@@ -8,6 +8,7 @@
 
 #include "core/indexed_dataset.h"
 #include "core/rng.h"
+#include "tests/support/paths.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
@@ -36,7 +37,7 @@ std::string make_corpus(const ScratchFolder& folder, int64_t documents = 60, int
 std::vector<std::string> tiny(const std::string& corpus, const ScratchFolder& folder,
                               const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {
-      "train", WEFT_SOURCE_DIR "/configs/tiny.toml", "data.train=[\"" + corpus + "\"]",
+      "train", in_project("configs/tiny.toml"), "data.train=[\"" + corpus + "\"]",
       "run.dir=" + (folder / "run"), "train.steps=4", "optimizer.warmup=1"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
@@ -169,7 +170,7 @@ TEST(Train, GivesUpAfterThreeStepsThatAreNotFinite) {
 TEST(BenchStep, TakesTheMemoryItAccountsFor) {
   for (const char* precision : {"f32", "bf16"}) {
     const ScratchFolder folder;
-    const Outcome o = run_weft({"bench", "step", WEFT_SOURCE_DIR "/configs/quickstart.toml",
+    const Outcome o = run_weft({"bench", "step", in_project("configs/quickstart.toml"),
                                 std::string("train.precision=") + precision, "train.micro_batch=4",
                                 "--steps", "2", "--warmup", "1", "--json", folder / "step.json"});
     ASSERT_EQ(o.code, 0) << o.err;

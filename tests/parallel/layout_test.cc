@@ -6,6 +6,7 @@
 #include <set>
 
 #include "parallel/layout_rules.h"
+#include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -43,7 +44,7 @@ TEST(Layout, OfSixteenRanksIsTheTableInTheGoldenFile) {
   const ParallelConfig wide{.tensor = 1, .pipe = 1, .sequence = 4, .expert = 4, .expert_tensor = 2};
   const std::string text = "tensor 2, sequence 2, pipe 2, expert 4\n" + layout_table(folded, 16) +
                            "\nsequence 4, expert 4, expert_tensor 2\n" + layout_table(wide, 16);
-  EXPECT_EQ(text, get_file(WEFT_SOURCE_DIR "/tests/golden/layout_16.txt")) << text;
+  EXPECT_EQ(text, get_file(in_project("tests/golden/layout_16.txt"))) << text;
 }
 
 // Every group that any axes form cuts the world into parts of equal size, the same for all its

@@ -1,4 +1,5 @@
 #include "tests/support/program.h"
+#include "tests/support/paths.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -57,13 +58,13 @@ Outcome Program::wait() {
 Outcome run_weft(const std::vector<std::string>& arguments) { return Program(arguments).wait(); }
 
 std::vector<std::string> on_ranks(int ranks, const std::vector<std::string>& arguments) {
-  std::vector<std::string> all = {"-n", std::to_string(ranks), WEFT_PROGRAM};
+  std::vector<std::string> all = {"-n", std::to_string(ranks), weft_program()};
   all.insert(all.end(), arguments.begin(), arguments.end());
   return all;
 }
 
 Outcome run_ranked(int ranks, const std::vector<std::string>& arguments) {
-  return Program(kLauncherRun, on_ranks(ranks, arguments)).wait();
+  return Program(in_project("launcher/run"), on_ranks(ranks, arguments)).wait();
 }
 
 }  // namespace weft::test

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -17,7 +18,8 @@ struct Outcome {
 // The built program, or another one, run as a user would: its own process, output to files.
 class Program {
  public:
-  explicit Program(const std::vector<std::string>& arguments) : Program(WEFT_PROGRAM, arguments) {}
+  explicit Program(const std::vector<std::string>& arguments)
+      : Program(weft_program(), arguments) {}
   Program(const std::string& executable, const std::vector<std::string>& arguments);
   ~Program();  // ends it if it still runs
 
@@ -36,7 +38,6 @@ Outcome run_weft(const std::vector<std::string>& arguments);
 
 // launcher/run -n RANKS weft ...
 std::vector<std::string> on_ranks(int ranks, const std::vector<std::string>& arguments);
-inline constexpr const char* kLauncherRun = WEFT_SOURCE_DIR "/launcher/run";
 Outcome run_ranked(int ranks, const std::vector<std::string>& arguments);
 
 }  // namespace weft::test

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace weft::test {
+
+// `path` inside the project's folder: in_project("tests/golden").
+std::string in_project(const std::string& path);
+
+// The built program.
+const std::string& weft_program();
+
+}  // namespace weft::test
