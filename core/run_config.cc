@@ -139,6 +139,11 @@ void fields(FieldVisitor& f, RunConfig& c) {
     "\"write:FILE\" keeps every choice of experts, \"replay:FILE\" makes the same ones again");
   f("check_collectives", c.check_collectives,
     "debugging: ranks compare what they call before each collective, and stop naming both");
+  f("slow_seconds", c.slow_seconds,
+    "a rank that waits longer for others says which ones, and where they are; 0: never",
+    at_least(0));
+  f("watchdog_seconds", c.watchdog_seconds,
+    "a rank that waits longer for others ends the job, exit code 3; 0: never", at_least(0));
 }
 
 void fields(FieldVisitor& f, Config& c) {

@@ -112,6 +112,7 @@ struct RunConfig {
   std::string resume = "auto";
   std::string routing_trace;  // "", "write:FILE" or "replay:FILE"
   bool check_collectives = false;
+  double slow_seconds = 10, watchdog_seconds = 600;  // 0: never
 };
 
 struct Config {

@@ -1,20 +1,50 @@
 #include "launcher/ranks.h"
 
+#include <cstdlib>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "parallel/watchdog.h"
+
 namespace weft {
 namespace {
 
-int run_body(const Config& config, const Layout& layout, World& world, std::string& doing,
-             const std::function<int(const RankContext&)>& body) {
+std::shared_ptr<const Mesh> make_mesh(const Config& config, const Layout& layout, World& world) {
   const Splitter split = [&](int color, int key, const std::string& axis) {
     return world.split(color, key, axis);
   };
   const auto signatures = config.run.check_collectives ? Signatures::kCompare : Signatures::kTrust;
-  const auto mesh = std::make_shared<const Mesh>(layout, split, signatures);
+  return std::make_shared<const Mesh>(layout, split, signatures);
+}
+
+// What a rank waits for too long, people learn from it, and in the end the job is given up. Only
+// this process can be ended from here; mpirun then ends the others.
+std::unique_ptr<Watchdog> make_watchdog(const Config& config, const Mesh& mesh) {
+  const RunConfig& run = config.run;
+  if (mesh.size() == 1 || (run.slow_seconds == 0 && run.watchdog_seconds == 0)) return nullptr;
+  return std::make_unique<Watchdog>(
+      WatchdogOptions{run.dir + "/heartbeats", run.slow_seconds, run.watchdog_seconds},
+      Watchdog::Rank{mesh.rank(), mesh.size(), describe(mesh.here())}, mesh.activity(),
+      [](const std::string& text) { fmt::print(stderr, "weft: {}\n", text); },
+      [] { std::_Exit(kExitFailed); });
+}
+
+int run_body(const Config& config, World& world, std::shared_ptr<const Mesh> mesh,
+             const std::function<int(const RankContext&)>& body) {
+  const auto watchdog = make_watchdog(config, *mesh);
   const int threads = config.train.threads > 0 ? config.train.threads : world.threads();
-  const int code = body({world, mesh, threads, doing});
+  const int code = body({world, mesh, threads});
   // mpirun ends everybody at the first exit code that is not 0: nobody may still be writing then.
-  world.all().barrier();
+  mesh->world().barrier();
   return code;
+}
+
+std::string doing(const Mesh* mesh) {
+  if (mesh == nullptr) return "starting";
+  const Activity::Now now = mesh->activity().now();
+  const std::string place = place_text(now);
+  return now.call == nullptr ? place : fmt::format("{}, in {} over {}", place, now.call, now.axis);
 }
 
 }  // namespace
@@ -23,12 +53,13 @@ int on_ranks(const Config& config, const std::function<int(const RankContext&)>&
   const Launch launch = this_launch();
   const Layout layout = make_layout(config, launch.rank, launch.size);
   World world(launch);
-  std::string doing = "starting";
-  if (launch.size == 1) return run_body(config, layout, world, doing, body);
+  if (launch.size == 1) return run_body(config, world, make_mesh(config, layout, world), body);
+  std::shared_ptr<const Mesh> mesh;
   try {
-    return run_body(config, layout, world, doing, body);
+    mesh = make_mesh(config, layout, world);
+    return run_body(config, world, mesh, body);
   } catch (...) {
-    const Station station{launch.rank, describe(layout.here), doing};
+    const Station station{launch.rank, describe(layout.here), doing(mesh.get())};
     world.abort(report_failure(std::current_exception(), &station));
   }
 }

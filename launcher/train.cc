@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
-#include <cstdlib>
 #include <optional>
 
 #include "core/log.h"
@@ -12,6 +10,7 @@
 #include "launcher/bench_support.h"
 #include "launcher/cli.h"
 #include "launcher/commands.h"
+#include "launcher/drill.h"
 #include "launcher/expert_metrics.h"
 #include "launcher/info.h"
 #include "launcher/progress.h"
@@ -27,16 +26,6 @@ constexpr int kBadStepsInARow = 3;  // then the run stops: skipping does not hel
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// "RANK:STEP" in WEFT_FAIL_AT makes that rank fail before that step, "RANK:STEP:killed" ends it without a word:
-// drills of what then happens to the others.
-void drill(int rank, int64_t step) {
-  const char* at = std::getenv("WEFT_FAIL_AT");
-  if (at == nullptr) return;
-  const std::string here = fmt::format("{}:{}", rank, step);
-  if (here + ":killed" == at) std::raise(SIGKILL);
-  if (here == at) throw Error("a drill: WEFT_FAIL_AT={}", at);
 }
 
 std::map<std::string, int64_t> layout_record(const Layout& layout) {
@@ -83,8 +72,8 @@ class TrainRun {
     if (!origin_.empty()) say(origin_);
     const StopRequest stop;
     while (step_ < config_.train.steps) {
-      ranks_.doing = fmt::format("step {}", step_ + 1);
-      drill(layout.rank, step_ + 1);
+      ranks_.mesh->activity().at(step_ + 1, "");
+      fire_drill(layout.rank, step_ + 1);
       one_step();
       const bool last = step_ == config_.train.steps;
       const bool asked = max_over(runtime_.exec(), world(), stop.requested() ? 1 : 0) != 0;
@@ -146,6 +135,7 @@ class TrainRun {
   bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
 
   void save() {
+    ranks_.mesh->activity().at("saving");
     Manifest state{.step = step_, .samples = samples_, .updates = trainer_.updates(),
                    .seed = config_.train.seed, .config = resolved(config_), .data = data_.hashes,
                    .layout = layout_record(ranks_.mesh->layout()), .files = {}, .pieces = {}};

@@ -36,6 +36,7 @@ class Mesh {
   Communicator& world() const;
 
   CommTally& tally() const { return *tally_; }
+  Activity& activity() const { return tally_->activity(); }
 
  private:
   uint32_t key_of(std::span<const Axis> axes) const;

@@ -53,10 +53,18 @@ TracedComm::TracedComm(std::unique_ptr<Communicator> inner, std::string axis, Co
 template <class Call>
 void TracedComm::counted(const char* operation, int64_t bytes, Call&& call) {
   const auto start = std::chrono::steady_clock::now();
-  call();
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  tally_.activity().enter(axis_.c_str(), operation, start);
+  call();  // one that throws is not left: the message says where it was
+  const auto end = std::chrono::steady_clock::now();
+  tally_.activity().leave(end);
+  const double seconds = std::chrono::duration<double>(end - start).count();
   tally_.of(axis_, operation) += CommCost{1, bytes, seconds};
+}
+
+void TracedComm::gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all) {
+  tally_.activity().enter(axis_.c_str(), "comparing calls", std::chrono::steady_clock::now());
+  inner_->all_gather(exec, mine, all);
+  tally_.activity().leave(std::chrono::steady_clock::now());
 }
 
 void TracedComm::compare(Exec& exec, const std::string& signature) {
@@ -65,7 +73,7 @@ void TracedComm::compare(Exec& exec, const std::string& signature) {
                all = exec.empty({size(), kWords}, DType::kI64);
   std::memcpy(mine.raw(), signature.data(),
               std::min(signature.size(), static_cast<size_t>(kWords * 8)));
-  inner_->all_gather(exec, mine, all);
+  gather_to_compare(exec, mine, all);
   for (int r = 1; r < size(); ++r) {
     if (text_at(all, r) == text_at(all, 0)) continue;
     throw Error("ranks of {} disagree: rank 0 calls {}, rank {} calls {}", axis_, text_at(all, 0),
@@ -80,7 +88,7 @@ void TracedComm::compare_rows(Exec& exec, std::span<const int64_t> send_rows,
   const Tensor mine = exec.empty({2 * n}, DType::kI64), all = exec.empty({n, 2 * n}, DType::kI64);
   std::copy(send_rows.begin(), send_rows.end(), mine.data<int64_t>());
   std::copy(recv_rows.begin(), recv_rows.end(), mine.data<int64_t>() + n);
-  inner_->all_gather(exec, mine, all);
+  gather_to_compare(exec, mine, all);
   for (int64_t from = 0; from < n; ++from) {
     for (int64_t to = 0; to < n; ++to) {
       const int64_t sent = all.data<int64_t>()[from * 2 * n + to];

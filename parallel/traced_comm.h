@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "parallel/activity.h"
 #include "parallel/communicator.h"
 
 namespace weft {
@@ -27,8 +28,11 @@ class CommTally {
   double seconds() const;
   void reset() { costs_.clear(); }
 
+  Activity& activity() { return activity_; }  // the call being made, and where in the step
+
  private:
   std::map<std::string, std::map<std::string, CommCost>> costs_;
+  Activity activity_;
 };
 
 // Whether ranks compare what they call before each collective. Costs a small exchange per call; a
@@ -57,6 +61,7 @@ class TracedComm final : public Communicator {
  private:
   template <class Call>
   void counted(const char* operation, int64_t bytes, Call&& call);
+  void gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all);
   void compare(Exec& exec, const std::string& signature);
   void compare_rows(Exec& exec, std::span<const int64_t> send_rows,
                     std::span<const int64_t> recv_rows);

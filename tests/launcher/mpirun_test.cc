@@ -1,73 +1,15 @@
 // `weft train` on several ranks, as a user meets it: real processes under launcher/run and mpirun.
 #include <signal.h>
 
-#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/indexed_dataset.h"
-#include "core/rng.h"
-#include "tests/support/paths.h"
-#include "tests/support/program.h"
+#include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {
 namespace {
 
 using nlohmann::json;
-
-class Mpirun : public testing::Test {
- protected:
-  Mpirun() {
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
-    IndexedDatasetWriter writer(folder / "corpus", TokenType::kU16);
-    const RandomStream random(5, "corpus");
-    for (uint64_t d = 0; d < 60; ++d) {
-      std::vector<int32_t> tokens;
-      for (uint64_t t = 0; t < 200; ++t) {
-        tokens.push_back(
-            static_cast<int32_t>(t % 3 == 0 ? random.below(d * 1000 + t, 16) : 32 + t % 64));
-      }
-      writer.add_document(tokens);
-    }
-    writer.finish();
-  }
-
-  // Twelve sequences a step: 1, 2, 3 and 4 ranks share them evenly. Layouts agree within the
-  // roundings of sums, as long as Adam does not blow them up (see data_parallel_test).
-  std::vector<std::string> train(const std::string& run,
-                                 const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {"train",
-                                          in_project("configs/tiny.toml"),
-                                          "data.train=[\"" + (folder / "corpus") + "\"]",
-                                          "run.dir=" + (folder / run),
-                                          "train.steps=4",
-                                          "train.sequence=32",
-                                          "train.global_batch=12",
-                                          "train.micro_batch=1",
-                                          "optimizer.warmup=1",
-                                          "optimizer.eps=1e-3"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return arguments;
-  }
-
-  std::vector<double> losses(const std::string& run) {
-    std::vector<double> out;
-    std::ifstream file(folder / (run + "/metrics.jsonl"));
-    for (std::string line; std::getline(file, line);)
-      out.push_back(json::parse(line)["loss"].get<double>());
-    return out;
-  }
-
-  void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < got.size(); ++i)
-      EXPECT_NEAR(got[i], want[i], 2e-5 * want[i]) << "step " << i + 1;
-  }
-
-  const ScratchFolder folder;
-};
 
 TEST_F(Mpirun, LossesDoNotDependOnTheNumberOfRanks) {
   ASSERT_EQ(run_weft(train("one")).code, 0);
@@ -116,23 +58,6 @@ TEST_F(Mpirun, ALayoutThatDoesNotFitIsRefusedOnceWithCode2) {
   EXPECT_EQ(o.err.find("data 3 x train.micro_batch 1"), o.err.rfind("data 3 x train.micro_batch 1"))
       << o.err;
   EXPECT_FALSE(std::filesystem::exists(folder / "wrong"));
-}
-
-TEST_F(Mpirun, ARankThatFailsEndsAllWithCode3AndSaysWhere) {
-  setenv("WEFT_FAIL_AT", "1:3", 1);
-  const Outcome o = run_ranked(3, train("failing", {"train.steps=100000"}));
-  unsetenv("WEFT_FAIL_AT");
-  EXPECT_EQ(o.code, 3) << o.err;
-  EXPECT_NE(o.err.find("rank 1 (pipe 0, data 1, sequence 0, tensor 0), step 3"), std::string::npos)
-      << o.err;
-}
-
-TEST_F(Mpirun, ALostRankEndsAllWithCode3) {
-  setenv("WEFT_FAIL_AT", "1:3:killed", 1);
-  const Outcome o = run_ranked(2, train("lost", {"train.steps=100000"}));
-  unsetenv("WEFT_FAIL_AT");
-  EXPECT_EQ(o.code, 3) << o.err;
-  EXPECT_NE(o.err.find("a rank was lost"), std::string::npos) << o.err;
 }
 
 TEST_F(Mpirun, StopsTogetherWhenAskedAndGoesOn) {

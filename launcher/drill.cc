@@ -1,0 +1,23 @@
+#include "launcher/drill.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "core/error.h"
+
+namespace weft {
+
+void fire_drill(int rank, int64_t step) {
+  const char* const at = std::getenv("WEFT_FAIL_AT");
+  if (at == nullptr) return;
+  const std::string text = at, here = fmt::format("{}:{}", rank, step);
+  if (text == here) throw Error("a drill: WEFT_FAIL_AT={}", text);
+  if (text == here + ":killed") std::raise(SIGKILL);
+  if (text == here + ":stopped") std::raise(SIGSTOP);
+  if (text == here + ":slow") std::this_thread::sleep_for(std::chrono::seconds(5));
+  while (text == here + ":hang") std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+}  // namespace weft

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+namespace weft {
+
+// Fire drills: WEFT_FAIL_AT=RANK:STEP lets that rank fail before that step, to see what then happens
+// to the others. RANK:STEP:KIND fails in other ways: "killed" ends the process without a word,
+// "hang" stays there for ever, "slow" for five seconds, "stopped" halts the whole process.
+void fire_drill(int rank, int64_t step);
+
+}  // namespace weft

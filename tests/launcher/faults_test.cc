@@ -1,0 +1,104 @@
+// Ranks that fail, hang, halt or are killed: who is named, and how the others end.
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "parallel/heartbeat.h"
+#include "tests/support/mpirun_fixture.h"
+
+namespace weft::test {
+namespace {
+
+constexpr int kRanks = 3;
+
+class Faults : public Mpirun {
+ protected:
+  ~Faults() override { unsetenv("WEFT_FAIL_AT"); }
+
+  // Rank 1 fails before step 3, as WEFT_FAIL_AT says.
+  Outcome drill(const std::string& kind, const std::vector<std::string>& more = {}) {
+    setenv("WEFT_FAIL_AT", ("1:3" + kind).c_str(), 1);
+    std::vector<std::string> arguments = {"run.slow_seconds=1", "run.watchdog_seconds=3"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_ranked(kRanks, train("drill", arguments));
+  }
+
+  Heartbeat heartbeat(int rank) const {
+    const auto found = read_heartbeat(folder / "drill/heartbeats", rank);
+    EXPECT_TRUE(found) << "rank " << rank;
+    return found.value_or(Heartbeat{});
+  }
+
+  // Dead ones that nobody has asked for yet do not count.
+  static bool runs(int64_t pid) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, name, state;
+    return stat >> number >> name >> state && state != "Z" && state != "X";
+  }
+
+  void expect_nobody_left() const {
+    for (int r = 0; r < kRanks; ++r) EXPECT_FALSE(runs(heartbeat(r).pid)) << "rank " << r;
+  }
+
+  static void expect_says(const Outcome& o, const std::string& text) {
+    EXPECT_NE(o.err.find(text), std::string::npos) << o.err;
+  }
+};
+
+TEST_F(Faults, AnExceptionNamesRankPlaceAndStepAndEndsAllWithCode3) {
+  const Outcome o = drill("");
+  EXPECT_EQ(o.code, 3) << o.err;
+  expect_says(o, "rank 1 (pipe 0, data 1, sequence 0, tensor 0), step 3:\n  a drill");
+}
+
+TEST_F(Faults, ARankThatHangsIsNamedWithTheCallItSitsInAndAllEnd) {
+  const Outcome o = drill(":hang");
+  EXPECT_EQ(o.code, 3) << o.err;
+  // Who waits where.
+  expect_says(o, "rank 0 (pipe 0, data 0, sequence 0, tensor 0) on ");
+  expect_says(o, "s in all_gather over data, step 3, called from ");
+  expect_says(o, "Trainer::step");
+  // For whom, and what that one does.
+  expect_says(o,
+              "one rank is not waiting, which the others wait for:\n    rank 1 (pipe 0, data 1,");
+  expect_says(o, "step 3, in fire_drill");
+  expect_says(o, "1 rank more waits in all_gather over data, step 3: 2");
+  expect_says(o, "longer than run.watchdog_seconds = 3: all ranks are ended");
+  expect_nobody_left();
+}
+
+TEST_F(Faults, AHaltedProcessIsNamedByItsSilence) {
+  const Outcome o = drill(":stopped");
+  EXPECT_EQ(o.code, 3) << o.err;
+  const std::string pid = std::to_string(heartbeat(1).pid);
+  expect_says(o, "rank 1 (pipe 0, data 1, sequence 0, tensor 0) on " + heartbeat(1).host +
+                     ", pid " + pid + ": no sign of life for ");
+  expect_nobody_left();
+}
+
+TEST_F(Faults, ASlowRankIsNamedAndTheRunGoesOn) {
+  const Outcome o = drill(":slow", {"run.watchdog_seconds=60"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  expect_says(o, "which the others wait for:\n    rank 1 (pipe 0, data 1,");
+  EXPECT_EQ(o.err.find("are ended"), std::string::npos) << o.err;
+  EXPECT_EQ(losses("drill").size(), 4u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "drill/heartbeats"));  // nobody is left to beat
+}
+
+TEST_F(Faults, AKilledRankIsNamedAndTheOthersStopWithinSeconds) {
+  Program program(in_project("launcher/run"),
+                  on_ranks(kRanks, train("drill", {"train.steps=100000"})));
+  ASSERT_TRUE(program.wait_for("3/100000  loss"));
+  kill(static_cast<pid_t>(heartbeat(1).pid), SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  const Outcome o = program.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(5));
+  EXPECT_EQ(o.code, 3) << o.err;
+  expect_says(o, "launcher/run: lost rank 1 on " + heartbeat(1).host + ": signal 9 (Killed)");
+  expect_says(o, "a rank was lost");
+  expect_nobody_left();
+}
+
+}  // namespace
+}  // namespace weft::test
