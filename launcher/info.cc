@@ -1,11 +1,13 @@
 #include "launcher/info.h"
 
+#include <map>
 #include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/cuda_driver.h"
 #include "core/error.h"
 #include "core/nearest.h"
 #include "core/run_config.h"
@@ -13,7 +15,9 @@
 #include "launcher/commands.h"
 #include "launcher/progress.h"
 #include "launcher/unbuilt.h"
+#include "kernels/gpu_libraries.h"
 #include "layers/mixers/registry.h"
+#include "parallel/nccl.h"
 #include "parallel/world.h"
 
 namespace weft {
@@ -44,17 +48,28 @@ std::vector<std::string> built_choices(const std::string& key) {
   return out;
 }
 
+std::map<std::string, kernels::LibraryVersion> gpu_libraries() {
+  return {{"nccl", nccl_version()},
+          {"cublaslt", kernels::cublaslt_version()},
+          {"transformer_engine", kernels::transformer_engine_version()}};
+}
+
+Json toolkit_version() {
+  const std::string version = WEFT_CUDA_VERSION;
+  return version.empty() ? Json(nullptr) : Json(version);
+}
+
 Json libraries() {
   Json out;
   out["mpi"] = mpi_version();
-#ifdef WEFT_HDF5_VERSION
   out["hdf5"] = {{"version", WEFT_HDF5_VERSION}, {"parallel", false}};
-#else
-  out["hdf5"] = nullptr;
-#endif
-  out["cuda"] = nullptr;
-  out["nccl"] = nullptr;
-  out["transformer_engine"] = nullptr;
+  const CudaDriver driver = find_cuda_driver();
+  out["cuda"] = {{"toolkit", toolkit_version()},
+                 {"driver", driver.version > 0 ? Json(driver.version) : Json(nullptr)},
+                 {"devices", driver.devices}};
+  for (const auto& [name, library] : gpu_libraries()) {
+    out[name] = library.version.empty() ? Json(nullptr) : Json(library.version);
+  }
   return out;
 }
 
@@ -68,7 +83,7 @@ Json build_options() {
           {"type", WEFT_BUILD_TYPE},
           {"assertions", assertions},
           {"sanitizer", std::string(WEFT_SANITIZER).empty() ? Json(nullptr) : Json(WEFT_SANITIZER)},
-          {"cuda", false}};
+          {"cuda", !toolkit_version().is_null()}};
 }
 
 Json mixers_json() {
@@ -127,9 +142,19 @@ std::string plain(const Json& value) {
   return value.dump();
 }
 
+// For people: also why a library that was linked cannot be used here, and what the driver lacks.
 void print_table(const Json& info) {
+  const auto gpu = gpu_libraries();
   for (const auto& [key, value] : info.items()) {
-    const std::string text = key == "memory" ? format_bytes(value.get<int64_t>()) : plain(value);
+    std::string text = key == "memory" ? format_bytes(value.get<int64_t>()) : plain(value);
+    if (const auto found = gpu.find(key); found != gpu.end() && value.is_null()) {
+      text = found->second.why_not;
+    }
+    if (key == "cuda") {
+      const std::string why_not = find_cuda_driver().why_not;
+      const bool built = !value["toolkit"].is_null();
+      text = fmt::format("{}{}", built ? text : "not built in", why_not.empty() ? "" : "; " + why_not);
+    }
     fmt::print("{:<20} {}\n", key, text);
   }
 }

@@ -1,12 +1,33 @@
 #include "launcher/unbuilt.h"
 
+#include "core/cuda_driver.h"
 #include "core/error.h"
 
 namespace weft {
 
+namespace {
+
+// The nearest reason first: what this machine lacks, then what this version does.
+void refuse_cuda(const Config& config) {
+  const CudaDriver driver = find_cuda_driver();
+  const std::string where = config.where("run.device");
+  if (!driver.why_not.empty()) {
+    throw ConfigError("{}: run.device = \"cuda\": {}; what works here: \"auto\" or \"cpu\"", where,
+                      driver.why_not);
+  }
+  throw ConfigError(
+      "{}: run.device = \"cuda\": {} GPUs are here, but this version does not train on them yet; "
+      "what works: \"auto\" or \"cpu\"",
+      where, driver.devices);
+}
+
+}  // namespace
+
 void refuse_unbuilt(const Config& config) {
+  if (config.run.device == "cuda") refuse_cuda(config);
   const Config d;  // defaults
-  const auto& [m, data, train, optimizer, p, r, places] = config;
+  const ModelConfig& m = config.model;
+  const ParallelConfig& p = config.parallel;
   struct Rule {
     const char* key;
     bool set;
@@ -20,7 +41,6 @@ void refuse_unbuilt(const Config& config) {
       {"parallel.expert_tensor", p.expert_tensor > 1, "1"},
       {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},
       {"parallel.virtual_stages", p.virtual_stages > 1, "1"},
-      {"run.device", r.device == "cuda", "\"auto\" or \"cpu\""},
   };
   for (const Rule& rule : rules) {
     if (!rule.set) continue;

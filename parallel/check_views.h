@@ -10,13 +10,15 @@
 namespace weft {
 
 // What every communicator demands of the views it is given, whatever carries the bytes: contiguous,
-// in host memory, sizes that fit each other. Breaking it is our own mistake.
-void check_all_reduce(const Communicator& comm, ConstView inout);
-void check_all_gather(const Communicator& comm, ConstView mine, ConstView all);
-void check_reduce_scatter(const Communicator& comm, ConstView all, ConstView mine);
+// in the memory that the communicator serves (the host's, if not said), sizes that fit each other.
+// Breaking it is our own mistake.
+void check_all_reduce(const Communicator& comm, ConstView inout, Device where = {});
+void check_all_gather(const Communicator& comm, ConstView mine, ConstView all, Device where = {});
+void check_reduce_scatter(const Communicator& comm, ConstView all, ConstView mine,
+                          Device where = {});
 void check_all_to_all(const Communicator& comm, ConstView send, std::span<const int64_t> send_rows,
-                      ConstView recv, std::span<const int64_t> recv_rows);
-void check_transfer(const Communicator& comm, const Transfer& transfer);
+                      ConstView recv, std::span<const int64_t> recv_rows, Device where = {});
+void check_transfer(const Communicator& comm, const Transfer& transfer, Device where = {});
 
 // "all_reduce(f32 [3, 4])": what ranks compare to see that they call the same.
 std::string signature(const char* call, ConstView view);
