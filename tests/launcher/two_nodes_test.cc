@@ -1,0 +1,87 @@
+// Two nodes on one machine: ranks in two network namespaces, which talk over TCP alone.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "parallel/heartbeat.h"
+#include "tests/support/mpirun_fixture.h"
+
+namespace weft::test {
+namespace {
+
+class TwoNodes : public Mpirun {
+ protected:
+  void SetUp() override {
+    const int code = nodes({"up", name}).code;
+    up = code == 0;
+    if (code == 77)
+      GTEST_SKIP() << "needs root, iproute2 and a kernel that lets it make network namespaces";
+    ASSERT_EQ(code, 0);
+    put_file(hosts, name + "a slots=1\n10.77.0.2 slots=1\n");
+  }
+  void TearDown() override {
+    if (up) nodes({"down", name});
+  }
+
+  static Outcome nodes(const std::vector<std::string>& arguments) {
+    return Program(in_project("tests/support/two_nodes"), arguments).wait();
+  }
+  std::vector<std::string> on_both(const std::vector<std::string>& weft) const {
+    std::vector<std::string> all = {
+        "run", name, in_project("launcher/run"), "-n", "2", "--hostfile", hosts, weft_program()};
+    all.insert(all.end(), weft.begin(), weft.end());
+    return all;
+  }
+  int64_t sent() const {  // bytes over the cable, from the first node
+    const std::string counter = "/sys/class/net/cable/statistics/tx_bytes";
+    return std::stoll(
+        Program("/usr/bin/env", {"ip", "netns", "exec", name + "a", "cat", counter}).wait().out);
+  }
+  static bool runs(int64_t pid) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, program, state;
+    return stat >> number >> program >> state && state != "Z" && state != "X";
+  }
+
+  const std::string name = "weft" + std::to_string(getpid() % 100000);
+  const std::string hosts = folder / "hosts";
+  bool up = false;
+};
+
+TEST_F(TwoNodes, TrainingOverTcpGivesTheLossesOfOneNode) {
+  ASSERT_EQ(run_ranked(2, train("one")).code, 0);
+  const int64_t before = sent();
+  const Outcome o = nodes(on_both(train("two")));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(losses("two"), losses("one"));  // the same layout: the same bits
+  // Each sums half of the gradients of the other, and gets its half of the weights: in 4 steps at
+  // least 4 times what the first rank has sent of its share.
+  std::ifstream metrics(folder / "two/metrics.jsonl");
+  std::string line;
+  std::getline(metrics, line);
+  EXPECT_GT(sent() - before, 4 * nlohmann::json::parse(line)["comm_bytes"]["data"].get<int64_t>());
+}
+
+TEST_F(TwoNodes, ALostRankOnTheSecondNodeEndsTheJobWithinSecondsAndLeavesNoProcess) {
+  Program program(in_project("tests/support/two_nodes"),
+                  on_both(train("lost", {"train.steps=100000"})));
+  ASSERT_TRUE(program.wait_for("3/100000  loss"));
+  std::vector<Heartbeat> ranks;
+  for (int r = 0; r < 2; ++r) {
+    ranks.push_back(read_heartbeat(folder / "lost/heartbeats", r).value_or(Heartbeat{}));
+  }
+  EXPECT_EQ(ranks[0].host, name + "a");
+  ASSERT_EQ(ranks[1].host, name + "b");
+  kill(static_cast<pid_t>(ranks[1].pid), SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  const Outcome o = program.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(5));
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("lost rank 1 on 10.77.0.2: signal 9 (Killed)"), std::string::npos) << o.err;
+  for (const Heartbeat& rank : ranks) EXPECT_FALSE(runs(rank.pid)) << rank.host;
+}
+
+}  // namespace
+}  // namespace weft::test
