@@ -10,18 +10,20 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <thread>
 
 namespace weft {
 namespace {
 
-// What a signal handler may touch.
+// What a signal handler may touch. It answers once, and only if it is the one asked.
 std::array<void*, 48> frames;
+std::atomic<pthread_t> asked{};
 std::atomic<int> depth{-1};
 
 void on_signal(int) {
-  if (depth.load() != 0) return;
+  if (depth.load() != 0 || pthread_equal(asked.load(), pthread_self()) == 0) return;
   const int saved = errno;
   depth.store(backtrace(frames.data(), static_cast<int>(frames.size())));
   errno = saved;
@@ -71,8 +73,11 @@ std::string name_at(void* address) {
 }  // namespace
 
 std::string stack_of(pthread_t thread) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   static const bool installed = (install(), true);
   static_cast<void>(installed);
+  asked.store(thread);
   depth.store(0);
   if (pthread_kill(thread, SIGURG) != 0) return {};
   for (int i = 0; i < 200 && depth.load() == 0; ++i) {
