@@ -115,7 +115,7 @@ void fields(FieldVisitor& f, OptimizerConfig& c) {
 
 void fields(FieldVisitor& f, ParallelConfig& c) {
   const Range degree = between(1, 1 << 20);
-  f("tensor", c.tensor, "ranks that share each matrix", degree);
+  f("tensor", c.tensor, "ranks that share each matrix: heads, channels and the vocabulary are cut over them", degree);
   f("pipe", c.pipe, "pipeline stages", degree);
   f("sequence", c.sequence, "ranks that share each sequence", degree);
   f("expert", c.expert, "ranks that share the experts, over tensor x sequence x data ranks",

@@ -69,8 +69,10 @@ void route_backward(Exec& exec, const Router& router, ConstView logits, const Ro
   WEFT_CHECK(given(gradient.fraction) || !balance, "router: aux_scale {} without fractions",
              gradient.aux_scale);
   const int64_t runs = balance ? gradient.fraction.rows() : 1;
-  WEFT_CHECK(runs > 0 && rows % runs == 0, "router: fractions of {} runs for {} tokens", runs,
-             rows);
+  const int64_t run = gradient.run > 0 ? gradient.run : std::max<int64_t>(1, rows / runs);
+  WEFT_CHECK(gradient.first + rows <= runs * run || !balance,
+             "router: fractions of {} runs of {} for tokens {} to {}", runs, run, gradient.first,
+             gradient.first + rows);
   if (sigmoid) check_matrix(logits, rows, experts, "router: logits");
   const RouteBackward args{
       rule_of(router, experts),
@@ -80,7 +82,8 @@ void route_backward(Exec& exec, const Router& router, ConstView logits, const Ro
       vector_of<float>(ConstView(routed.weight), pairs, "router: weight"),
       vector_of<float>(ConstView(routed.log_sum_exp), rows, "router: log_sum_exp"),
       balance ? vector_of<float>(gradient.fraction, runs * experts, "router: fraction") : nullptr,
-      rows / runs,
+      gradient.first,
+      run,
       vector_of<float>(gradient.d_weight, pairs, "router: d_weight"),
       rows_of(d_logits),
       gradient.aux_scale,

@@ -43,13 +43,14 @@ struct RouterInput {
 int64_t route_forward(Exec& exec, const Router& router, const RouterInput& in, const Routed& out);
 
 // d_logits [n, experts] from d_weight [n, k], plus the balance loss's term, the gradient of
-// aux_scale * sum_e fraction_e p_ne, plus the z loss's, that of z_scale / 2 * log_sum_exp_n^2. The
-// tokens are cut into as many equal runs as `fraction` [runs, experts] has rows, each with its own.
+// aux_scale * sum_e fraction_e p_ne, plus the z loss's, that of z_scale / 2 * log_sum_exp_n^2. Runs
+// of tokens have a row of `fraction` [runs, experts] each: token n that of run (first + n) / run.
 struct RouterGradient {
   ConstView d_weight;
   ConstView fraction = {};  // may be absent when aux_scale is 0
   float aux_scale = 0.0f;
   float z_scale = 0.0f;
+  int64_t first = 0, run = 0;  // run 0: the tokens are equal runs
 };
 void route_backward(Exec& exec, const Router& router, ConstView logits, const Routed& routed,
                     const RouterGradient& gradient, View d_logits);

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "layers/model_stage.h"
 #include "parallel/watchdog.h"
 
 namespace weft {
@@ -47,11 +48,18 @@ std::string doing(const Mesh* mesh) {
   return now.call == nullptr ? place : fmt::format("{}, in {} over {}", place, now.call, now.axis);
 }
 
+// What layers refuse of this place, they refuse before MPI starts: weights are declared, never allocated.
+void check_model(const Config& config, const Layout& layout) {
+  ParameterStore store(layout.here);
+  ModelStage(config.model, Recompute::kNone, DType::kF32, store);
+}
+
 }  // namespace
 
 int on_ranks(const Config& config, const std::function<int(const RankContext&)>& body) {
   const Launch launch = this_launch();
   const Layout layout = make_layout(config, launch.rank, launch.size);
+  check_model(config, layout);
   World world(launch);
   if (launch.size == 1) return run_body(config, world, make_mesh(config, layout, world), body);
   std::shared_ptr<const Mesh> mesh;

@@ -21,6 +21,15 @@ double clip_factor(double norm, double clip) {
   return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
 }
 
+// Forward and backward of a step, of the model as one rank would have it: its weights are declared,
+// never allocated.
+double flops_of_step(const Config& config) {
+  ParameterStore whole;
+  const ModelStage model(config.model, Recompute::kNone, compute_type(config.train), whole);
+  return 3.0 * model.flops_per_token(config.train.sequence) *
+         static_cast<double>(config.train.sequence * config.train.global_batch);
+}
+
 }  // namespace
 
 DType compute_type(const TrainConfig& config) {
@@ -32,7 +41,8 @@ Trainer::Trainer(const Config& config, Runtime& runtime, std::shared_ptr<const M
       runtime_(runtime),
       mesh_(std::move(mesh)),
       store_(mesh_->here()),
-      model_(config.model, recompute_mode(config.train), compute_type(config.train), store_) {
+      model_(config.model, recompute_mode(config.train), compute_type(config.train), store_,
+             &mesh_->over({Axis::kTensor})) {
   store_.allocate(runtime.ledger(), compute_type(config.train),
                   ParameterStore::Gradients::kAllocate);
   const OptimizerConfig& o = config.optimizer;
@@ -44,6 +54,7 @@ Trainer::Trainer(const Config& config, Runtime& runtime, std::shared_ptr<const M
                                               .weight_decay = o.weight_decay},
                                   mesh_, config.parallel.zero == 0 ? Zero::kWhole : Zero::kSharded);
   trace_ = RoutingTrace(config);
+  flops_ = flops_of_step(config);
 }
 
 void Trainer::initialize() {
@@ -69,8 +80,8 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
     const Rows rows{m * train.micro_batch, train.micro_batch, before};
     loss_sum += micro_batch(batch, rows, targets, metrics);
   }
-  // Sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a step.
-  Communicator& tokens = mesh_->over({Axis::kSequence, Axis::kData});
+  // Tensor and sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a step.
+  Communicator& tokens = mesh_->over({Axis::kTensor, Axis::kSequence, Axis::kData});
   metrics.loss = sum_over(exec, tokens, loss_sum) / targets;
   sum_reports(exec, tokens, metrics.moe);
   sum_pruning(exec, tokens, metrics.pruning);
@@ -97,11 +108,15 @@ double Trainer::micro_batch(const Batch& batch, Rows rows, double targets, StepR
   const int64_t length = config_.train.sequence;
   const double share =
       static_cast<double>(rows.count) / static_cast<double>(config_.train.global_batch);
-  Communicator& ranks = mesh_->over({Axis::kSequence});
-  const MicroBatch micro = micro_batch_of(exec, batch, {rows.first, rows.count, length}, ranks);
+  Communicator &ranks = mesh_->over({Axis::kSequence}), &tensor = mesh_->over({Axis::kTensor}),
+               &holders = mesh_->over({Axis::kTensor, Axis::kSequence});
+  const MicroBatch micro =
+      micro_batch_of(exec, batch, {rows.first, rows.count, length}, {ranks, tensor});
   StepContext context{.aux_scale = static_cast<float>(share),
                       .row_tokens = micro.sequence.tokens() / rows.count,
-                      .token_ranks = ranks.size() > 1 ? &ranks : nullptr};
+                      .first_token = micro.first_token,
+                      .token_ranks = holders.size() > 1 ? &holders : nullptr,
+                      .span_ranks = ranks.size() > 1 ? &ranks : nullptr};
   RoutingTrace::Tokens traced{metrics.step, {}};
   for (const MicroBatch::Run& run : micro.runs) {
     traced.runs.push_back({run.begin + rows.elsewhere * length, run.count});
@@ -110,7 +125,7 @@ double Trainer::micro_batch(const Batch& batch, Rows rows, double targets, StepR
   const double loss_sum = model_.train(exec, micro.tokens, micro.targets, micro.sequence,
                                        static_cast<float>(1.0 / targets), context);
   trace_.after(traced, context);
-  add_reports(context.reports, share, traced.runs[0].begin, metrics.moe);
+  add_reports(context.reports, share, traced.runs.empty() ? 0 : traced.runs[0].begin, metrics.moe);
   add_pruning(context.pruning, metrics.pruning);
   return loss_sum;
 }
@@ -134,18 +149,14 @@ double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows)
   double loss_sum = 0;
   for (int64_t row = 0; row < end_row - begin_row; row += micro) {
     const BatchRows part{row, std::min(micro, end_row - begin_row - row), row_tokens};
-    const MicroBatch cut = micro_batch_of(exec, batch, part, mesh_->over({Axis::kSequence}));
+    const MicroBatch cut = micro_batch_of(
+        exec, batch, part, {mesh_->over({Axis::kSequence}), mesh_->over({Axis::kTensor})});
     loss_sum += model_.evaluate(exec, cut.tokens, cut.targets, cut.sequence);
   }
   Communicator& data = mesh_->over({Axis::kData});
   const auto targets = static_cast<double>(sum_over(exec, data, batch.target_tokens));
-  return sum_over(exec, mesh_->over({Axis::kSequence, Axis::kData}), loss_sum) /
+  return sum_over(exec, mesh_->over({Axis::kTensor, Axis::kSequence, Axis::kData}), loss_sum) /
          std::max(1.0, targets);
-}
-
-double Trainer::flops_per_step() const {
-  return 3.0 * model_.flops_per_token(config_.train.sequence) *
-         static_cast<double>(config_.train.sequence * config_.train.global_batch);
 }
 
 }  // namespace weft

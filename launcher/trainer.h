@@ -64,7 +64,7 @@ class Trainer {
   double evaluate(const BatchSource& source, int64_t first, int64_t rows);
 
   ParameterStore& parameters() { return store_; }
-  double flops_per_step() const;  // of the model, forward and backward, without recompute
+  double flops_per_step() const { return flops_; }  // of the model, without recompute
   const Config& config() const { return config_; }
 
  private:
@@ -83,6 +83,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   RoutingTrace trace_;
   int64_t updates_ = 0;
+  double flops_;
 };
 
 DType compute_type(const TrainConfig& config);

@@ -34,9 +34,9 @@ void refuse_unbuilt(const Config& config) {
     const char* instead;
   };
   const Rule rules[] = {
-      {"parallel.tensor", p.tensor > 1, "1"},
       {"parallel.pipe", p.pipe > 1, "1"},
-      {"model.moe.capacity", p.sequence > 1 && m.moe.capacity > 0, "0 with sequence ranks"},
+      {"model.moe.capacity", p.sequence * p.tensor > 1 && m.moe.capacity > 0,
+       "0 with sequence or tensor ranks"},
       {"parallel.expert", p.expert > 1, "1"},
       {"parallel.expert_tensor", p.expert_tensor > 1, "1"},
       {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},

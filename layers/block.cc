@@ -1,21 +1,25 @@
 #include "layers/block.h"
 
 #include "kernels/elementwise.h"
+#include "layers/token_shards.h"
 
 namespace weft {
 
 Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
-             std::unique_ptr<RmsNorm> norm2, Recompute recompute)
+             std::unique_ptr<RmsNorm> norm2, Recompute recompute, Communicator* tensor_ranks)
     : mixer_(std::move(mixer)),
       norm1_(std::move(norm1)),
       feed_forward_(std::move(feed_forward)),
       norm2_(std::move(norm2)),
-      recompute_(recompute) {}
+      recompute_(recompute),
+      tensor_ranks_(tensor_ranks) {}
 
 Tensor Block::mix(Exec& exec, const Tensor& x, const MixerContext& context,
                   SavedStack& saved) const {
   const Tensor normed = norm1_.forward(exec, x, saved);
-  const Tensor mixed = mixer_->forward(exec, normed, context, saved);
+  const Tensor all = gather_tokens(exec, tensor_ranks_, normed, context.sequence.tokens());
+  const Tensor mixed =
+      scatter_tokens(exec, tensor_ranks_, mixer_->forward(exec, all, context, saved));
   kernels::add(exec, x, mixed, mixed);
   return mixed;
 }
@@ -31,7 +35,9 @@ Tensor Block::mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, S
 
 Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,
                            SavedStack& saved) const {
-  const Tensor d_normed = mixer_->backward(exec, d_middle, context, saved);
+  const Tensor all = gather_tokens(exec, tensor_ranks_, d_middle, context.sequence.tokens());
+  const Tensor d_normed =
+      scatter_tokens(exec, tensor_ranks_, mixer_->backward(exec, all, context, saved));
   return norm1_.backward(exec, d_normed, d_middle, saved);
 }
 
@@ -53,6 +59,7 @@ Tensor Block::feed_backward(Exec& exec, const Tensor& dy, StepContext& context,
 
 Tensor Block::forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
                       SavedStack& saved, MixerState* state) const {
+  context.span_tokens = sequence.tokens();
   if (recompute_ == Recompute::kNone) {
     return feed(exec, mix(exec, x, {sequence, state, &context}, saved), context, saved);
   }
@@ -72,6 +79,7 @@ Tensor Block::forward(Exec& exec, const Tensor& x, const Sequence& sequence, Ste
 
 Tensor Block::backward(Exec& exec, const Tensor& dy, const Sequence& sequence, StepContext& context,
                        SavedStack& saved) const {
+  context.span_tokens = sequence.tokens();
   if (recompute_ == Recompute::kNone) {
     const Tensor d_middle = feed_backward(exec, dy, context, saved);
     return mix_backward(exec, d_middle, {sequence, nullptr, &context}, saved);

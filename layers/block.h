@@ -16,12 +16,14 @@ enum class Recompute : uint8_t {
   kFull,       // only the block's input and the routing decision
 };
 
-// Pre-norm:  x <- x + mixer(norm1(x));  x <- x + feed_forward(norm2(x)).   x: [tokens, hidden] f32
+// Pre-norm:  x <- x + mixer(norm1(x));  x <- x + feed_forward(norm2(x)).   x: [tokens, hidden] f32,
+// this tensor rank's part of the sequence's tokens (layers/token_shards.h)
 class Block {
  public:
   // feed_forward and norm2 are null for ffn = "none".
   Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
-        std::unique_ptr<RmsNorm> norm2, Recompute recompute);
+        std::unique_ptr<RmsNorm> norm2, Recompute recompute,
+        Communicator* tensor_ranks = nullptr);
 
   // `state`, where given, is the mixer's: enters as before the tokens, leaves as after them.
   Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
@@ -51,6 +53,7 @@ class Block {
   std::unique_ptr<FeedForward> feed_forward_;
   std::unique_ptr<RmsNorm> norm2_;
   Recompute recompute_;
+  Communicator* tensor_ranks_;
 };
 
 }  // namespace weft

@@ -9,6 +9,8 @@
 
 namespace weft {
 
+class Communicator;
+
 // How the products of experts are computed; the numbers are the same (layers/moe/expert_compute.h).
 enum class ExpertMode : uint8_t { kGrouped, kLoop, kBlockSparse };
 
@@ -23,6 +25,16 @@ struct Build {
   float norm_epsilon = 1e-5f;
   kernels::FfnActivation activation = kernels::FfnActivation::kSwiglu;  // of feed-forward layers
   ExpertMode expert_mode = ExpertMode::kGrouped;
+  // The ranks that weights are cut over; null: one.
+  Communicator* tensor_ranks = nullptr;
+
+  // Mixers count what this rank holds of heads and channels: extents that a tensor split cuts are
+  // declared as they are here, the spec that arises is that of the whole weight.
+  Parameter& declare(ParameterSpec local) const;
+  // The extent of the whole, of which this rank holds `mine` and as much as `replicas` ranks do.
+  int64_t whole(int64_t mine, int replicas = 1) const {
+    return mine * store.here()[Axis::kTensor].size / replicas;
+  }
 
   Build in(const std::string& name) const {
     Build inner = *this;

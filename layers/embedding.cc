@@ -1,6 +1,7 @@
 #include "layers/embedding.h"
 
 #include "kernels/embedding.h"
+#include "layers/token_shards.h"
 
 namespace weft {
 
@@ -8,18 +9,24 @@ Embedding::Embedding(const Build& build, int64_t vocab)
     : table_(build.store.declare({.name = build.scope + "embed.weight",
                                   .global = {vocab, build.hidden},
                                   .splits = {{.dim = 0, .axis = Axis::kTensor}},
-                                  .init = Init::normal(kInitDeviation)})) {}
+                                  .init = Init::normal(kInitDeviation)})),
+      tensor_ranks_(build.tensor_ranks) {}
+
+kernels::VocabularySlice Embedding::slice() const {
+  return {table_.slices[0].offset[0], table_.spec.global[0]};
+}
 
 Tensor Embedding::forward(Exec& exec, const Tensor& tokens, SavedStack& saved) const {
   const Tensor y = exec.empty({tokens.elements(), table_.shape[1]});
-  kernels::embedding_forward(exec, tokens, table_.value, y);
+  kernels::embedding_forward(exec, tokens, table_.value, y, slice());
   saved.push(Saved{tokens});
-  return y;
+  return scatter_tokens(exec, tensor_ranks_, y);  // one rank's rows and zeros
 }
 
 void Embedding::backward(Exec& exec, const Tensor& dy, SavedStack& saved) const {
   const auto [tokens] = saved.pop<Saved>();
-  kernels::embedding_backward(exec, tokens, dy, table_.grad);
+  const Tensor all = gather_tokens(exec, tensor_ranks_, dy, tokens.elements());
+  kernels::embedding_backward(exec, tokens, all, table_.grad, slice());
 }
 
 }  // namespace weft

@@ -53,10 +53,15 @@ using Choices = std::map<int64_t, Tensor>;
 // What the layers of a stage share during one micro-batch.
 struct StepContext {
   float aux_scale = 1.0f;  // share of this micro-batch in the step's balance and z losses
-  int64_t row_tokens = 0;  // tokens of one sequence here; 0: the micro-batch is one
+  int64_t row_tokens = 0;  // tokens of one sequence in this rank's span; 0: the micro-batch is one
+  // Tensor ranks hold parts of the span between layers (layers/token_shards.h): where this rank's
+  // starts, and the tokens of all, which blocks tell.
+  int64_t first_token = 0, span_tokens = 0;
   // The ranks that hold the other tokens of this micro-batch: statistics of its tokens are summed over
   // them. Null: all tokens are here.
   Communicator* token_ranks = nullptr;
+  // The same for what every tensor rank computes for the whole span: mixers.
+  Communicator* span_ranks = nullptr;
   std::vector<MoeReport> reports = {};  // one per mixture of experts or memories, in layer order
 
   // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with

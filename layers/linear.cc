@@ -15,6 +15,7 @@ std::vector<Split> splits_of(Linear::Cut cut, const Linear::Part& part) {
   return {Split{.dim = rows ? 0 : 1,
                 .axis = Axis::kTensor,
                 .blocks = rows ? part.blocks : std::vector<int64_t>{},
+                .replicas = rows ? part.replicas : 1,
                 .unit = part.unit}};
 }
 
@@ -32,7 +33,7 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
     : in_(in) {
   for (const Part& part : parts) {
     weights_.push_back(
-        &build.store.declare({.name = build.scope + part.name + (part.bare ? "" : ".weight"),
+        &build.declare({.name = build.scope + part.name + (part.bare ? "" : ".weight"),
                               .global = {part.rows, in},
                               .splits = splits_of(options.cut, part),
                               .partial_over = options.partial_over,
@@ -43,7 +44,7 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
   if (options.bias == Bias::kNo) return;
   for (const Part& part : parts) {
     const Cut cut = options.cut == Cut::kRows ? Cut::kRows : Cut::kNone;
-    biases_.push_back(&build.store.declare({.name = build.scope + part.name + ".bias",
+    biases_.push_back(&build.declare({.name = build.scope + part.name + ".bias",
                                             .global = {part.rows},
                                             .splits = splits_of(cut, part),
                                             .partial_over = options.partial_over,

@@ -21,10 +21,11 @@ class Linear {
   enum class Bias : uint8_t { kNo, kYes };
   struct Part {
     std::string name;
-    int64_t rows;
+    int64_t rows;      // here, where rows are cut
     int64_t unit = 1;  // rows that stay together when the weight is cut: a head
     std::vector<int64_t> blocks = {};  // stacked matrices that are each cut on their own
     bool bare = false;  // the weight is called `name`, not `name`.weight
+    int replicas = 1;   // neighbouring ranks that hold the same rows: fewer kv heads than ranks
   };
   struct Options {
     Init init = Init::normal(kInitDeviation);
@@ -36,6 +37,7 @@ class Linear {
     std::vector<Axis> partial_over = {};
   };
 
+  // `in` and the rows of parts count what this rank holds where the weight is cut along them.
   Linear(const Build& build, std::vector<Part> parts, int64_t in, const Options& options);
 
   int64_t out() const { return out_; }

@@ -25,7 +25,7 @@ Lora::Lora(const Build& build, const std::string& name, int64_t in, const Option
       up_(build, {part(name + "2", o.out, o.unit)}, o.rank,
           {.init = Init::orthogonal(kGain), .cut = Linear::Cut::kRows, .weight_decay = false}) {
   if (o.bias == Linear::Bias::kNo) return;
-  bias_ = &build.store.declare({.name = build.scope + name + "0",
+  bias_ = &build.declare({.name = build.scope + name + "0",
                                 .global = {o.out},
                                 .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = o.unit}},
                                 .init = o.bias_init,

@@ -33,7 +33,7 @@ struct InitialMix {
 
 enum class Kind : uint8_t { kMatrix, kVector };
 Parameter& declare(const Build& build, const char* name, Shape shape, Init init, Kind kind) {
-  return build.store.declare({.name = build.scope + name,
+  return build.declare({.name = build.scope + name,
                               .global = shape,
                               .partial_over = {Axis::kTensor},
                               .init = std::move(init),

@@ -2,6 +2,7 @@
 
 #include "kernels/ffn_activation.h"
 #include "layers/convert.h"
+#include "layers/token_shards.h"
 
 namespace weft {
 namespace {
@@ -28,7 +29,8 @@ Mlp::Mlp(const Build& build, int64_t width)
                                  .splits = {{.dim = 1, .axis = Axis::kTensor}},
                                  .init = output_init(build)})),
       width_(down_.shape[1]),
-      compute_(build.compute) {}
+      compute_(build.compute),
+      tensor_ranks_(build.tensor_ranks) {}
 
 void Mlp::refresh(Exec& exec) const {
   const uint64_t version = in_.version + down_.version;
@@ -40,12 +42,15 @@ void Mlp::refresh(Exec& exec) const {
   down_backward_ = {exec, down_.value, Transpose::kNo};
 }
 
-Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext&, SavedStack& saved) const {
-  return forward_scaled(exec, x, {}, saved);
+Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext& context, SavedStack& saved) const {
+  const Tensor all = gather_tokens(exec, tensor_ranks_, x, context.span_tokens);
+  return scatter_tokens(exec, tensor_ranks_, forward_scaled(exec, all, {}, saved));
 }
 
-Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext&, SavedStack& saved) const {
-  return backward_scaled(exec, dy, saved).dx;
+Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext& context,
+                     SavedStack& saved) const {
+  const Tensor all = gather_tokens(exec, tensor_ranks_, dy, context.span_tokens);
+  return scatter_tokens(exec, tensor_ranks_, backward_scaled(exec, all, saved).dx);
 }
 
 Tensor Mlp::forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale,

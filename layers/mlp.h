@@ -7,7 +7,8 @@ namespace weft {
 
 // y = w_down a(w_in x), with the build's activation a (kernels/ffn_activation.h).
 //
-// Only the pre-activation is kept; a(..) is computed again in backward.
+// Only the pre-activation is kept; a(..) is computed again in backward. Hidden channels are cut over the
+// tensor ranks.
 class Mlp final : public FeedForward {
  public:
   Mlp(const Build& build, int64_t width);
@@ -17,7 +18,9 @@ class Mlp final : public FeedForward {
                   SavedStack& saved) const override;
   double flops_per_token() const override;
 
-  // The same with row n of y times scale[n] (f32 [tokens]; undefined: 1). Backward gives its gradient too.
+  // The same for all tokens of the span at once, on this rank's channels alone (every result is a part of
+  // a sum over the tensor ranks), with row n of y times scale[n] (f32 [tokens]; undefined: 1).
+  // Backward gives its gradient too.
   struct Gradients {
     Tensor dx, d_scale;
   };
@@ -35,6 +38,7 @@ class Mlp final : public FeedForward {
   Parameter& down_;  // [hidden, width]
   int64_t width_;    // on this tensor rank
   DType compute_;
+  Communicator* tensor_ranks_;
   mutable kernels::PackedMatrices in_forward_, in_backward_, down_forward_, down_backward_;
   mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
 };

@@ -70,11 +70,12 @@ Block make_block(const ModelConfig& model, const Build& build, Recompute recompu
   RmsNorm norm1(build, "norm1");
   auto mixer = make_mixer(layer.mixer, MixerBuild{build.in("mixer"), layer.options});
   if (layer.ffn == "none") {
-    return Block(std::move(mixer), norm1, nullptr, nullptr, recompute);
+    return Block(std::move(mixer), norm1, nullptr, nullptr, recompute, build.tensor_ranks);
   }
   auto norm2 = std::make_unique<RmsNorm>(build, "norm2");
   auto feed_forward = make_feed_forward(model, layer, build);
-  return Block(std::move(mixer), norm1, std::move(feed_forward), std::move(norm2), recompute);
+  return Block(std::move(mixer), norm1, std::move(feed_forward), std::move(norm2), recompute,
+               build.tensor_ranks);
 }
 
 std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Recompute recompute) {
@@ -87,24 +88,26 @@ std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Rec
   return blocks;
 }
 
-Build outer_build(const ModelConfig& model, DType compute, ParameterStore& store) {
+Build outer_build(const ModelConfig& model, DType compute, ParameterStore& store,
+                  Communicator* tensor_ranks) {
   return {.store = store,
           .scope = "",
           .hidden = model.hidden,
           .layer = 0,
           .layers = model.layers,
           .compute = compute,
-          .norm_epsilon = static_cast<float>(model.norm_eps)};
+          .norm_epsilon = static_cast<float>(model.norm_eps),
+          .tensor_ranks = tensor_ranks};
 }
 
 }  // namespace
 
 ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType compute,
-                       ParameterStore& store)
-    : embedding_(outer_build(model, compute, store), model.vocab),
-      blocks_(make_blocks(model, outer_build(model, compute, store), recompute)),
-      norm_(outer_build(model, compute, store), "norm"),
-      head_(outer_build(model, compute, store), model.vocab,
+                       ParameterStore& store, Communicator* tensor_ranks)
+    : embedding_(outer_build(model, compute, store, tensor_ranks), model.vocab),
+      blocks_(make_blocks(model, outer_build(model, compute, store, tensor_ranks), recompute)),
+      norm_(outer_build(model, compute, store, tensor_ranks), "norm"),
+      head_(outer_build(model, compute, store, tensor_ranks), model.vocab,
             model.tie_embeddings ? &embedding_.table() : nullptr) {}
 
 Tensor ModelStage::run_blocks(Exec& exec, const Tensor& tokens, const Sequence& sequence,

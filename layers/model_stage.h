@@ -14,11 +14,14 @@ namespace weft {
 // norm and output head after the last.
 class ModelStage {
  public:
-  // Declares every weight in `store`; allocate it before use.
-  ModelStage(const ModelConfig& model, Recompute recompute, DType compute, ParameterStore& store);
+  // Declares every weight in `store`; allocate it before use. `tensor_ranks` are those that the
+  // store's coordinates cut weights over; null: one.
+  ModelStage(const ModelConfig& model, Recompute recompute, DType compute, ParameterStore& store,
+             Communicator* tensor_ranks = nullptr);
 
-  // tokens, targets: i32 [tokens]. Gradients of loss sum * scale are added into the weights' gradients,
-  // together with those of the balance losses.
+  // tokens, targets: i32 [tokens], the same on all tensor ranks. Gradients of loss sum * scale are added
+  // into the weights' gradients, together with those of the balance losses. The sum returned is over
+  // this tensor rank's part of the tokens.
   double train(Exec& exec, const Tensor& tokens, const Tensor& targets, const Sequence& sequence,
                float scale, StepContext& context) const;
   // Sum of losses alone.

@@ -7,6 +7,7 @@ namespace weft {
 RmsNorm::RmsNorm(const Build& build, const std::string& name)
     : weight_(build.store.declare({.name = build.scope + name + ".weight",
                                    .global = {build.hidden},
+                                   .partial_over = {Axis::kTensor},
                                    .init = Init::constant(1.0),
                                    .weight_decay = false,
                                    .f32 = true})),

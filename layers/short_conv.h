@@ -30,6 +30,7 @@ class ShortConv {
     int64_t channels = 0;
     int64_t unit = 1;  // channels that stay together when the weight is cut: a head
     bool bias = false;
+    std::vector<int64_t> blocks = {};  // runs of channels that are each cut on their own
     kernels::Activation activation = kernels::Activation::kSilu;
   };
   // Declares `name`.weight (and .bias); `name` is also the part of the mixer's state.

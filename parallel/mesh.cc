@@ -21,6 +21,7 @@ const std::vector<std::vector<Axis>>& groups() {
       {Axis::kExpert},
       {Axis::kExpertData},
       {Axis::kData, Axis::kSequence},                 // share the dense weights
+      {Axis::kTensor, Axis::kSequence},               // hold the tokens of a micro-batch
       {Axis::kTensor, Axis::kSequence, Axis::kData},  // a stage
       {kAll, kAll + 4}};
   return kGroups;

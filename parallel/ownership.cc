@@ -99,6 +99,9 @@ Ownership ownership_of(const ParameterSpec& spec, const Coordinates& here, Zero 
   for (const Axis axis : spec.partial_over) {
     if (here[axis].size > 1) own.partial_over.push_back(axis);
   }
+  for (const Split& split : spec.splits) {
+    if (split.axis == Axis::kTensor && here[Axis::kTensor].size > 1) own.replicas = split.replicas;
+  }
   own.answers = true;
   const std::span<const Axis> sharers = sharers_of(spec);
   for (const Axis axis : view_of(spec)) {

@@ -21,6 +21,9 @@ enum class Zero : uint8_t { kWhole = 0, kSharded = 1 };
 // dim.
 struct Ownership {
   std::vector<Axis> partial_over;  // of the spec, where there is more than one rank
+  // Tensor ranks that hold the same slice of a parameter that is cut over them, fewer than all; each
+  // uses it for its own, so that its gradient is a part of theirs together.
+  int replicas = 1;
   std::vector<Axis> shared_over;   // the sharers' axes, where there is more than one rank
   Coordinates::Place share;        // this rank among the sharers, in rank order
   IndexRange rows;                 // whose optimizer state is here

@@ -26,7 +26,10 @@ Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero) : store_(stor
     const size_t index = owned_.size();
     owned_.push_back(ownership_of(p.spec, mesh.here(), zero));
     const Ownership& own = owned_.back();
-    if (p.spec.buffer || own.share.size == 1) continue;
+    if (p.spec.buffer) continue;
+    if (!own.partial_over.empty()) add_to_partial(index, mesh.over(own.partial_over));
+    if (own.replicas > 1) replicated_.push_back(index);
+    if (own.share.size == 1) continue;
     Communicator& comm = mesh.over(own.shared_over);
     if (zero == Zero::kSharded)
       add_to_buckets(index, comm);
@@ -125,11 +128,47 @@ void Shares::gather_bucket(Exec& exec, const Bucket& bucket) const {
   }
 }
 
+void sum_over_replicas(Exec& exec, Communicator& ranks, int replicas, const Tensor& grad) {
+  const Tensor slices = exec.zeros({ranks.size() / replicas, grad.elements()});
+  const Tensor mine = slices.row(ranks.rank() / replicas);
+  const auto bytes = static_cast<size_t>(grad.bytes());
+  std::memcpy(mine.raw(), grad.raw(), bytes);
+  ranks.all_reduce(exec, slices, ReduceOp::kSum);
+  std::memcpy(grad.raw(), mine.raw(), bytes);
+}
+
+void Shares::add_to_partial(size_t parameter, Communicator& comm) {
+  auto found = std::find_if(partial_.begin(), partial_.end(),
+                            [&](const Partial& partial) { return partial.comm == &comm; });
+  if (found == partial_.end()) found = partial_.insert(found, {&comm});
+  found->parameters.push_back(parameter);
+  found->elements += store_.all()[parameter].shape.elements();
+}
+
+// Norms, routers, gates: many and small, so they travel together.
+void Shares::sum_partial(Exec& exec, const Partial& partial) const {
+  const Tensor packed = Tensor::empty(exec.pool, {partial.elements}, DType::kF32, Label::kScratch);
+  const auto copy = [&](Copy direction) {
+    char* at = static_cast<char*>(packed.raw());
+    for (const size_t index : partial.parameters) {
+      const Tensor& grad = store_.all()[index].grad;
+      const auto bytes = static_cast<size_t>(grad.bytes());
+      if (direction == Copy::kIn)
+        std::memcpy(at, grad.raw(), bytes);
+      else
+        std::memcpy(grad.raw(), at, bytes);
+      at += bytes;
+    }
+  };
+  copy(Copy::kIn);
+  partial.comm->all_reduce(exec, packed, ReduceOp::kSum);
+  copy(Copy::kOut);
+}
+
 void Shares::reduce_gradients(Exec& exec) const {
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    const Parameter& p = store_.all()[i];
-    if (p.spec.buffer || owned_[i].partial_over.empty()) continue;
-    mesh_.over(owned_[i].partial_over).all_reduce(exec, p.grad, ReduceOp::kSum);
+  for (const Partial& partial : partial_) sum_partial(exec, partial);
+  for (const size_t i : replicated_) {
+    sum_over_replicas(exec, mesh_.over({Axis::kTensor}), owned_[i].replicas, store_.all()[i].grad);
   }
   for (const Run& run : runs_) {
     run.comm->all_reduce(exec, {run.data, {run.elements}, run.elements, DType::kF32, {}},

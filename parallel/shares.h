@@ -7,6 +7,10 @@
 
 namespace weft {
 
+// Sums `grad` over runs of `replicas` neighbouring ranks of `ranks`: each run holds a slice of a
+// parameter. The slices travel side by side, zero where they are others'.
+void sum_over_replicas(Exec& exec, Communicator& ranks, int replicas, const Tensor& grad);
+
 // What the ranks that hold the same parameters do together: sum gradients, and, when each updates
 // its share of the rows, bring the new rows to all.
 //
@@ -36,6 +40,13 @@ class Shares {
     int64_t elements;
     Communicator* comm;
   };
+  struct Partial {  // gradients that are parts of sums over the same ranks
+    Communicator* comm;
+    std::vector<size_t> parameters = {};
+    int64_t elements = 0;
+  };
+  void add_to_partial(size_t parameter, Communicator& comm);
+  void sum_partial(Exec& exec, const Partial& partial) const;
   void add_to_buckets(size_t parameter, Communicator& comm);
   void add_to_runs(const Parameter& p, Communicator& comm);
   enum class Copy : uint8_t { kIn, kOut };
@@ -47,6 +58,8 @@ class Shares {
   ParameterStore& store_;
   const Mesh& mesh_;
   std::vector<Ownership> owned_;  // by index in the store
+  std::vector<Partial> partial_;
+  std::vector<size_t> replicated_;  // held by some of the tensor ranks, not all
   std::vector<Bucket> buckets_;
   std::vector<Run> runs_;
 };

@@ -64,11 +64,77 @@ void rows(const CrossEntropy& a, int64_t begin, int64_t end) {
   });
 }
 
+int64_t entry_of(const CrossEntropySlice& a, int64_t r) {
+  const int64_t entry = a.targets[r] - a.first;
+  return a.targets[r] >= 0 && entry >= 0 && entry < a.width ? entry : -1;
+}
+
+void parts(const CrossEntropySlice& a, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const float* x = row<float>(a.logits, r);
+    const int64_t entry = entry_of(a, r);
+    float* out = a.parts + 3 * r;
+    out[0] = largest(x, a.width);
+    out[1] = a.width == 0 ? 0.0f : static_cast<float>(exp_sum(x, a.width, out[0]));
+    out[2] = entry < 0 ? 0.0f : x[entry];
+  }
+}
+
+// Largest logit and sum over the slices of all ranks, in their order; an empty slice has (-inf, 0).
+struct WholeRow {
+  float shift = -__builtin_inff();
+  double total = 0;
+  double target = 0;
+};
+WholeRow whole_row(const CrossEntropySlice& a, int64_t r) {
+  WholeRow w;
+  for (int64_t k = 0; k < a.ranks; ++k) {
+    const float* part = a.all + (k * a.rows + r) * 3;
+    w.shift = part[0] > w.shift ? part[0] : w.shift;
+  }
+  for (int64_t k = 0; k < a.ranks; ++k) {
+    const float* part = a.all + (k * a.rows + r) * 3;
+    if (part[1] != 0.0f) w.total += part[1] * ::exp(static_cast<double>(part[0]) - w.shift);
+    w.target += part[2];
+  }
+  return w;
+}
+
+template <class D>
+void one_slice(const CrossEntropySlice& a, int64_t r) {
+  const WholeRow w = whole_row(a, r);
+  const bool counts = a.targets[r] >= 0;
+  a.losses[r] = counts ? static_cast<float>(::log(w.total) + (w.shift - w.target)) : 0.0f;
+  if constexpr (kGiven<D>) {
+    const float* x = row<float>(a.logits, r);
+    D* d = row<D>(a.d_logits, r);
+    if (!counts) {
+      each_vector(a.width, [&](int64_t i, auto n) { store(d + i, VF{}, n); });
+      return;
+    }
+    const int64_t entry = entry_of(a, r);
+    const float factor = static_cast<float>(a.grad_scale / w.total);
+    each_vector(a.width, [&](int64_t i, auto n) {
+      store(d + i, exp(load(x + i, n) - w.shift) * factor, n);
+    });
+    if (entry < 0) return;
+    const double softmax = ::exp(w.target - w.shift) / w.total;
+    d[entry] = from_float<D>(static_cast<float>((softmax - 1.0) * a.grad_scale));
+  }
+}
+
+void slice(const CrossEntropySlice& a, int64_t begin, int64_t end) {
+  with_optional(a.d_logits.data, a.d_logits.dtype, [&](auto d) {
+    for (int64_t r = begin; r < end; ++r) one_slice<decltype(d)>(a, r);
+  });
+}
+
 }  // namespace
 }  // namespace WEFT_ISA_NAMESPACE
 
 const CrossEntropyTable& cross_entropy_table(ThisIsa) {
-  static constexpr CrossEntropyTable table{WEFT_ISA_NAMESPACE::rows};
+  static constexpr CrossEntropyTable table{
+      WEFT_ISA_NAMESPACE::rows, WEFT_ISA_NAMESPACE::parts, WEFT_ISA_NAMESPACE::slice};
   return table;
 }
 

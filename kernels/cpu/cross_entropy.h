@@ -14,8 +14,23 @@ struct CrossEntropy {
   float grad_scale;
 };
 
+// A slice of the vocabulary, and what its rank and all ranks know of a row: [rows, 3] each.
+struct CrossEntropySlice {
+  ConstRows logits;
+  const int32_t* targets;
+  int64_t width, first;
+  float* parts = nullptr;
+  const float* all = nullptr;
+  int64_t ranks = 0, rows = 0;
+  float* losses = nullptr;
+  Rows d_logits = {};
+  float grad_scale = 0;
+};
+
 struct CrossEntropyTable {
   void (*rows)(const CrossEntropy&, int64_t begin, int64_t end);
+  void (*parts)(const CrossEntropySlice&, int64_t begin, int64_t end);
+  void (*slice)(const CrossEntropySlice&, int64_t begin, int64_t end);
 };
 const CrossEntropyTable& cross_entropy_table(IsaTag<Isa::kPlain>);
 const CrossEntropyTable& cross_entropy_table(IsaTag<Isa::kAvx2>);

@@ -9,8 +9,13 @@ namespace {
 template <class T, class Y>
 void forward_rows(const EmbeddingForward& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = row<T>(a.table, a.tokens[r]);
+    const int64_t entry = a.tokens[r] - a.first;
     Y* y = row<Y>(a.y, r);
+    if (entry < 0 || entry >= a.count) {
+      each_vector(a.width, [&](int64_t i, auto n) { store(y + i, VF{}, n); });
+      continue;
+    }
+    const T* x = row<T>(a.table, entry);
     each_vector(a.width, [&](int64_t i, auto n) { store(y + i, load(x + i, n), n); });
   }
 }
@@ -22,8 +27,10 @@ void forward(const EmbeddingForward& a, int64_t begin, int64_t end) {
 template <class DY>
 void backward_box(const EmbeddingBackward& a, const Box& box) {
   for (int64_t r = box.begin; r < box.end; ++r) {
+    const int64_t entry = a.tokens[r] - a.first;
+    if (entry < 0 || entry >= a.count) continue;
     const DY* dy = row<DY>(a.dy, r) + box.left;
-    float* sum = row<float>(a.d_table, a.tokens[r]) + box.left;
+    float* sum = row<float>(a.d_table, entry) + box.left;
     each_vector(box.right - box.left,
                 [&](int64_t i, auto n) { store(sum + i, load(sum + i, n) + load(dy + i, n), n); });
   }

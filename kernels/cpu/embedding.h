@@ -10,12 +10,14 @@ struct EmbeddingForward {
   ConstRows table;
   Rows y;
   int64_t width;
+  int64_t first, count;  // the entries that the table has
 };
 
 struct EmbeddingBackward {
   const int32_t* tokens;
   ConstRows dy;
   Rows d_table;  // f32
+  int64_t first, count;
 };
 
 struct EmbeddingTable {

@@ -184,7 +184,7 @@ BackwardRow backward_row(const RouteBackward& a, int64_t r) {
   BackwardRow t{a.probabilities + r * experts,
                 a.weight + r * active,
                 a.d_weight + r * active,
-                a.fraction ? a.fraction + r / a.run * experts : nullptr,
+                a.fraction ? a.fraction + (a.first + r) / a.run * experts : nullptr,
                 a.index + r * active,
                 row<float>(a.d_logits, r),
                 0.0f,

@@ -38,7 +38,7 @@ struct RouteBackward {
   const float* weight;
   const float* log_sum_exp;
   const float* fraction;  // may be absent
-  int64_t run;            // tokens that share a row of `fraction`
+  int64_t first, run;     // token r has row (first + r) / run of `fraction`
   const float* d_weight;
   Rows d_logits;
   float aux_scale, z_scale;

@@ -14,7 +14,7 @@ using kernels::Write;
 
 Parameter* head_vector(const InnerBuild& b, InnerDecay decay, const char* name, Init init) {
   if (decay == InnerDecay::kNo) return nullptr;
-  return &b.build.store.declare({.name = b.build.scope + name,
+  return &b.build.declare({.name = b.build.scope + name,
                                  .global = {b.heads},
                                  .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
                                  .init = init,

@@ -35,7 +35,7 @@ class InnerGla final : public InnerRule {
              .unit = b.dk,
              .reads = MemoryLinear::Reads::kRows,
              .bias = true,
-             .init = gate_init(b.gate_rank, b.heads * b.dk)}),
+             .init = gate_init(b.gate_rank, b.build.whole(b.heads * b.dk))}),
         recurrence_({{b.heads, b.heads, b.dk, b.dv}, 1.0f / std::sqrt(static_cast<float>(b.dk))}) {}
 
   Tensor forward(Exec& exec, const InnerInputs& in, State* state,

@@ -37,6 +37,7 @@ struct InnerBuild {
   MemorySpace space;
   int64_t heads, dk, dv;
   int64_t gate_rank;  // gla
+  HeadOptions here;   // which of the layer's heads these are
 };
 
 std::unique_ptr<InnerRule> make_inner_scalar(const InnerBuild& inner, const std::string& name);

@@ -45,10 +45,10 @@ class InnerScalar final : public InnerRule {
 std::unique_ptr<InnerRule> make_inner_scalar(const InnerBuild& inner, const std::string& name) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(inner.dk));
   if (name == "lightning") {
-    return std::make_unique<InnerScalar>(inner, 1.0f, alibi_log_decays(inner.heads));
+    return std::make_unique<InnerScalar>(inner, 1.0f, inner.here.here(alibi_log_decays(inner.here.all_heads)));
   }
   if (name == "retnet") {
-    return std::make_unique<InnerScalar>(inner, scale, retnet_log_decays(inner.heads));
+    return std::make_unique<InnerScalar>(inner, scale, inner.here.here(retnet_log_decays(inner.here.all_heads)));
   }
   WEFT_CHECK(name == "bla", "memories of {}", name);
   return std::make_unique<InnerScalar>(inner, scale, std::vector<float>{});

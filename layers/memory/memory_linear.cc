@@ -47,8 +47,8 @@ MemoryLinear::Weight MemoryLinear::declare(const Build& build, const std::string
     spec->global.append(options_.out);
   }
   weight.global.append(options_.in);
-  Weight w{.weight = &build.store.declare(weight)};
-  if (options_.bias) w.bias = &build.store.declare(bias);
+  Weight w{.weight = &build.declare(weight)};
+  if (options_.bias) w.bias = &build.declare(bias);
   return w;
 }
 

@@ -47,7 +47,8 @@ MemoryRouter::MemoryRouter(const Build& build, const MemoryOptions& options)
     : options_(options),
       layer_(build.layer),
       tensor_ranks_(build.store.here()[Axis::kTensor].size),
-      weight_(build.store.declare({.name = build.scope + "router.weight",
+      first_(build.store.here()[Axis::kTensor].index == 0),
+      weight_(build.declare({.name = build.scope + "router.weight",
                                    .global = {options.memories, build.hidden},
                                    .partial_over = {Axis::kTensor},
                                    .init = Init::normal(kInitDeviation),
@@ -72,7 +73,7 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
   out.entropy = entropy;
   const int64_t bad_token = kernels::route_forward(exec, rule(), in, out);
 
-  Communicator* ranks = step == nullptr ? nullptr : step->token_ranks;
+  Communicator* ranks = step == nullptr ? nullptr : step->span_ranks;
   routing.tokens = sum_over_tokens(exec, ranks, tokens);
   const std::vector<int64_t> mine = counts_of(routing.index, memories);
   const std::vector<int64_t> counts = sum_over_tokens(exec, ranks, mine);
@@ -82,9 +83,14 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
         static_cast<double>(counts[e]) / static_cast<double>(std::max<int64_t>(1, routing.tokens)));
   }
   if (step != nullptr && !step->repeating) {
-    MoeReport told = report(exec, routing, entropy);
-    told.counts = mine;
-    told.bad_token = bad_token;
+    // Every tensor rank sees the same tokens: the first one tells.
+    MoeReport told{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
+    told.counts.resize(mine.size());
+    if (first_) {
+      told = report(exec, routing, entropy);
+      told.counts = mine;
+      told.bad_token = bad_token;
+    }
     step->reports.push_back(std::move(told));
   }
   return routing;

@@ -45,6 +45,7 @@ class MemoryRouter {
   MemoryOptions options_;
   int64_t layer_;
   double tensor_ranks_;  // each of which adds its part of the gradient
+  bool first_;           // of them
   Parameter& weight_;    // [memories, hidden], f32
 };
 

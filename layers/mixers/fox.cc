@@ -69,14 +69,14 @@ class Fox final : public Mixer {
         rows_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}) {
     if (o.kv_shift) {
       shift_ = std::make_unique<Linear>(
-          build, std::vector<Linear::Part>{{"k_shift", h_.kv_heads}, {"v_shift", h_.kv_heads}},
+          build, std::vector<Linear::Part>{h_.kv_part("k_shift", 1), h_.kv_part("v_shift", 1)},
           build.hidden, Linear::Options{.cut = Linear::Cut::kRows});
     }
     if (o.qk_norm) {
-      q_norm_ = &declare_norm(build, "q_norm.weight", h_.heads, h_.dk);
-      k_norm_ = &declare_norm(build, "k_norm.weight", h_.kv_heads, h_.dk);
+      q_norm_ = &declare_norm(build, "q_norm.weight", h_.heads, h_.dk, 1);
+      k_norm_ = &declare_norm(build, "k_norm.weight", h_.kv_heads, h_.dk, h_.kv_replicas);
     }
-    if (o.output_norm) out_norm_ = &declare_norm(build, "out_norm.weight", h_.heads, h_.dv);
+    if (o.output_norm) out_norm_ = &declare_norm(build, "out_norm.weight", h_.heads, h_.dv, 1);
     out_ = std::make_unique<Linear>(
         build, std::vector<Linear::Part>{{"o_proj", build.hidden}}, h_.heads * h_.dv,
         Linear::Options{.init = output_init(build), .cut = Linear::Cut::kColumns});
@@ -103,6 +103,10 @@ class Fox final : public Mixer {
     f.out = rows_.forward(exec, inputs(f), {pruning(f), o_.acp ? &report.heads : nullptr}, sequence,
                           context.part("keys"), saved);
     if (o_.acp && context.step != nullptr && !context.step->repeating) {
+      // Of all heads of the layer: those of other tensor ranks are theirs to tell.
+      std::vector<kernels::BlockCount> all(static_cast<size_t>(h_.all_heads));
+      std::copy(report.heads.begin(), report.heads.end(), all.begin() + h_.first_head);
+      report.heads = std::move(all);
       context.step->pruning.push_back(std::move(report));
     }
     const Tensor y = finish(exec, f);
@@ -166,20 +170,22 @@ class Fox final : public Mixer {
   static std::vector<Linear::Part> projections(const FoxOptions& o) {
     const HeadOptions& h = o.heads;
     std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
-                                       {"k_proj", h.kv_heads * h.dk, h.dk},
-                                       {"v_proj", h.kv_heads * h.dv, h.dv}};
+                                       h.kv_part("k_proj", h.dk),
+                                       h.kv_part("v_proj", h.dv)};
     if (o.output_gate) parts.push_back({"ogate_proj", h.heads * h.dv, h.dv});
     return parts;
   }
 
   static Parameter& declare_norm(const MixerBuild& build, const char* name, int64_t heads,
-                                 int64_t width) {
-    return build.store.declare({.name = build.scope + name,
-                                .global = {heads * width},
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = width}},
-                                .init = Init::constant(1.0),
-                                .weight_decay = false,
-                                .f32 = true});
+                                 int64_t width, int replicas) {
+    return build.declare(
+        {.name = build.scope + name,
+         .global = {heads * width},
+         .splits = {Split{
+             .dim = 0, .axis = Axis::kTensor, .replicas = replicas, .unit = width}},
+         .init = Init::constant(1.0),
+         .weight_decay = false,
+         .f32 = true});
   }
 
   View part(const Tensor& t, Part which) const {

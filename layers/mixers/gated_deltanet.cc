@@ -43,7 +43,8 @@ std::unique_ptr<Mixer> make_gated_deltanet(const MixerBuild& build) {
   const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
   return std::make_unique<DeltaShell>(
       build, DeltaRule{.heads = heads.heads,
-                       .value_heads = value_heads_of(build, heads.heads, o.value_heads),
+                       .value_heads = value_heads_of(build, heads.all_heads, o.value_heads) /
+                                      heads.all_heads * heads.heads,
                        .dk = heads.dk,
                        .dv = heads.dv,
                        .short_conv = o.short_conv,

@@ -40,8 +40,8 @@ Init gate_init(int64_t in, int64_t out) {
 std::vector<Linear::Part> parts_of(const GlaOptions& o) {
   const HeadOptions& h = o.heads;
   std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
-                                     {"k_proj", h.kv_heads * h.dk, h.dk},
-                                     {"v_proj", h.kv_heads * h.dv, h.dv}};
+                                     h.kv_part("k_proj", h.dk),
+                                     h.kv_part("v_proj", h.dv)};
   if (o.output_gate) parts.push_back({"g_proj", h.heads * h.dv, h.dv});
   return parts;
 }
@@ -56,12 +56,12 @@ class Gla final : public Mixer {
         project_(build, parts_of(o), build.hidden, {.cut = Linear::Cut::kRows}),
         gate_down_(build, {{"gk_proj.0", o.gate_rank}}, build.hidden,
                    {.init = gate_init(build.hidden, o.gate_rank), .partial_over = {Axis::kTensor}}),
-        gate_up_(build, {{"gk_proj.1", h_.kv_heads * h_.dk, h_.dk}}, o.gate_rank,
-                 {.init = gate_init(o.gate_rank, h_.kv_heads * h_.dk),
+        gate_up_(build, {h_.kv_part("gk_proj.1", h_.dk)}, o.gate_rank,
+                 {.init = gate_init(o.gate_rank, build.whole(h_.kv_heads * h_.dk, h_.kv_replicas)),
                   .cut = Linear::Cut::kRows,
                   .bias = Linear::Bias::kYes}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
-        norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+        norm_(build.declare({.name = build.scope + "o_norm.weight",
                                    .global = {h_.dv},
                                    .partial_over = {Axis::kTensor},
                                    .init = Init::constant(1.0),

@@ -5,11 +5,11 @@
 // q, k, v are silu of projections; g = logsigmoid(f_proj(x)) / 8, one per slot.
 #include "kernels/activation.h"
 #include "kernels/decay_gate.h"
-#include "kernels/norm.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/slots.h"
+#include "layers/wide_norm.h"
 
 namespace weft {
 namespace {
@@ -35,21 +35,14 @@ class Gsa final : public Mixer {
         h_(o.heads),
         compute_(build.compute),
         hidden_(build.hidden),
-        epsilon_(build.norm_epsilon),
         project_(build,
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
-                  {"k_proj", h_.kv_heads * h_.dk, h_.dk},
-                  {"v_proj", h_.kv_heads * h_.dv, h_.dv},
-                  {"f_proj", h_.kv_heads * o.slots, o.slots}},
+                  h_.kv_part("k_proj", h_.dk),
+                  h_.kv_part("v_proj", h_.dv),
+                  h_.kv_part("f_proj", o.slots)},
                  build.hidden, {.cut = Linear::Cut::kRows}),
         recurrence_({h_, o.slots, 1.0f}),
-        norm_(
-            build.store.declare({.name = build.scope + "g_norm.weight",
-                                 .global = {h_.heads * h_.dv},
-                                 .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = h_.dv}},
-                                 .init = Init::constant(1.0),
-                                 .weight_decay = false,
-                                 .f32 = true})),
+        norm_(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1, build.norm_epsilon),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
@@ -66,9 +59,8 @@ class Gsa final : public Mixer {
         recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
     f.active = exec.empty(f.out.shape(), compute_);
     kernels::activation_forward(exec, kSilu, f.out, f.active);
-    f.inv_rms = exec.empty({tokens});
     const Tensor y = exec.empty(f.out.shape(), compute_);
-    kernels::rms_norm_forward(exec, f.active, norm_.value, epsilon_, y, f.inv_rms);
+    f.inv_rms = norm_.forward(exec, f.active, y);
     saved.push(std::move(f));
     return out_.forward(exec, y, DType::kF32, saved);
   }
@@ -78,7 +70,7 @@ class Gsa final : public Mixer {
     const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d_out = exec.empty(f.out.shape(), compute_);
-    kernels::rms_norm_backward(exec, d_y, f.active, norm_.value, f.inv_rms, {}, d_out, norm_.grad);
+    norm_.backward(exec, d_y, f.active, f.inv_rms, d_out);
     kernels::activation_backward(exec, kSilu, f.out, d_out, d_out);
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     const Tensor d_decay = exec.empty(f.log_decay.shape());
@@ -102,7 +94,7 @@ class Gsa final : public Mixer {
     Tensor qkv;          // [tokens, q | k | v], silu
     Tensor log_decay;    // [tokens, kv_heads * slots] f32
     Tensor out, active;  // [tokens, heads * dv], of the recurrence and its silu
-    Tensor inv_rms;      // [tokens]
+    Tensor inv_rms;      // [tokens, 1]
   };
   enum Part { kQ, kK, kV, kForget };
 
@@ -128,10 +120,9 @@ class Gsa final : public Mixer {
   HeadOptions h_;
   DType compute_;
   int64_t hidden_;
-  float epsilon_;
   Linear project_;
   SlotsRecurrence recurrence_;
-  Parameter& norm_;  // [heads * dv]
+  WideNorm norm_;
   Linear out_;
 };
 

@@ -10,12 +10,12 @@
 
 #include "kernels/activation.h"
 #include "kernels/decay_gate.h"
-#include "kernels/norm.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/lower_bounds.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/diagonal.h"
+#include "layers/wide_norm.h"
 
 namespace weft {
 namespace {
@@ -40,7 +40,7 @@ void fields(FieldVisitor& f, Hgrn2Options& c) {
 // has it, and adds its layers' part of the gradient.
 Parameter& shared_bounds(const MixerBuild& build, const HeadOptions& h) {
   const std::string name = "hgrn2.lower_bounds";
-  const Shape shape{build.layers, h.kv_heads * h.dk};
+  const Shape shape{build.layers, build.whole(h.kv_heads * h.dk, h.kv_replicas)};
   if (Parameter* found = build.store.find(name)) {
     if (found->spec.global == shape) return *found;
     throw ConfigError(
@@ -49,13 +49,15 @@ Parameter& shared_bounds(const MixerBuild& build, const HeadOptions& h) {
         "the same heads and dk",
         place_of(build.options, "lower_bounds"), found->spec.global[1], shape[1]);
   }
-  return build.store.declare({.name = name,
-                              .global = shape,
-                              .splits = {Split{.dim = 1, .axis = Axis::kTensor, .unit = h.dk}},
-                              .partial_over = {Axis::kPipe},
-                              .init = Init::zeros(),
-                              .weight_decay = false,
-                              .f32 = true});
+  return build.declare(
+      {.name = name,
+       .global = {build.layers, h.kv_heads * h.dk},
+       .splits = {Split{
+           .dim = 1, .axis = Axis::kTensor, .replicas = h.kv_replicas, .unit = h.dk}},
+       .partial_over = {Axis::kPipe},
+       .init = Init::zeros(),
+       .weight_decay = false,
+       .f32 = true});
 }
 
 class Hgrn2 final : public Mixer {
@@ -65,20 +67,20 @@ class Hgrn2 final : public Mixer {
         compute_(build.compute),
         hidden_(build.hidden),
         layer_(build.layer),
-        epsilon_(build.norm_epsilon),
         project_(build,
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
-                  {"f_proj", h_.kv_heads * h_.dk, h_.dk},
-                  {"i_proj", h_.kv_heads * h_.dv, h_.dv}},
+                  h_.kv_part("f_proj", h_.dk),
+                  h_.kv_part("i_proj", h_.dv)},
                  build.hidden, {.cut = Linear::Cut::kRows}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
-        norm_(declare_vector(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1.0)),
+        norm_(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1, build.norm_epsilon),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
     if (o.lower_bounds == "shared") {
       if (build.layers > 1) shared_ = &shared_bounds(build, h_);
     } else if (o.lower_bound > 0) {
-      lower_ = &declare_vector(build, "lower_bound", h_.kv_heads * h_.dk, h_.dk, o.lower_bound);
+      lower_ = &declare_vector(build, "lower_bound", h_.kv_heads * h_.dk, h_.dk, o.lower_bound,
+                               h_.kv_replicas);
     }
   }
 
@@ -95,9 +97,8 @@ class Hgrn2 final : public Mixer {
     f.lower = lower(exec);
     kernels::tied_gates_forward(exec, part(f.projected, kForget), given(f.lower), f.log_decay, f.k);
     f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
-    f.inv_rms = exec.empty({tokens});
     const Tensor y = exec.empty(f.out.shape(), compute_);
-    kernels::rms_norm_forward(exec, f.out, norm_.value, epsilon_, y, f.inv_rms);
+    f.inv_rms = norm_.forward(exec, f.out, y);
     saved.push(std::move(f));
     return out_.forward(exec, y, DType::kF32, saved);
   }
@@ -109,7 +110,7 @@ class Hgrn2 final : public Mixer {
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     const Tensor d_out = exec.empty(f.out.shape(), compute_);
-    kernels::rms_norm_backward(exec, d_y, f.out, norm_.value, f.inv_rms, {}, d_out, norm_.grad);
+    norm_.backward(exec, d_y, f.out, f.inv_rms, d_out);
     const Tensor d_decay = exec.empty(f.log_decay.shape()), dk = exec.empty(f.k.shape());
     const View dq = part(d, kQ);
     recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
@@ -144,19 +145,21 @@ class Hgrn2 final : public Mixer {
     Tensor log_decay;  // log a, f32
     Tensor lower;      // [kv_heads * dk], or undefined: 0
     Tensor out;        // [tokens, heads * dv]
-    Tensor inv_rms;    // [tokens]
+    Tensor inv_rms;    // [tokens, 1]
   };
   enum Part { kQ, kForget, kInput };
 
   // One number per channel of every head: cut with the heads.
   static Parameter& declare_vector(const MixerBuild& build, const char* name, int64_t width,
-                                   int64_t unit, double start) {
-    return build.store.declare({.name = build.scope + name,
-                                .global = {width},
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
-                                .init = Init::constant(start),
-                                .weight_decay = false,
-                                .f32 = true});
+                                   int64_t unit, double start, int replicas = 1) {
+    return build.declare(
+        {.name = build.scope + name,
+         .global = {width},
+         .splits = {Split{
+             .dim = 0, .axis = Axis::kTensor, .replicas = replicas, .unit = unit}},
+         .init = Init::constant(start),
+         .weight_decay = false,
+         .f32 = true});
   }
 
   View part(const Tensor& projected, Part which) const {
@@ -178,10 +181,9 @@ class Hgrn2 final : public Mixer {
   HeadOptions h_;
   DType compute_;
   int64_t hidden_, layer_;
-  float epsilon_;
   Linear project_;
   DiagonalRecurrence recurrence_;
-  Parameter& norm_;              // [heads * dv]
+  WideNorm norm_;
   Parameter* lower_ = nullptr;   // [kv_heads * dk]
   Parameter* shared_ = nullptr;  // [layers, kv_heads * dk]; neither: no lower bound
   Linear out_;

@@ -40,7 +40,7 @@ constexpr float kHeadNormEpsilon = 1e-5f;
 
 Parameter& decay_vector(const Build& build, const char* name, int64_t size, int64_t unit,
                         Init init) {
-  return build.store.declare({.name = build.scope + name,
+  return build.declare({.name = build.scope + name,
                               .global = {size},
                               .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
                               .init = init,
@@ -70,7 +70,7 @@ class Kda final : public Mixer {
         a_log_(decay_vector(build, "A_log", o.heads, 1, Init::log_of_uniform(1.0, 16.0))),
         dt_bias_(decay_vector(build, "dt_bias", keys(), o.dk, Init::time_step(1e-3, 1e-1))),
         recurrence_({o.heads, o.dk, o.dv, 1.0f / std::sqrt(static_cast<float>(o.dk))}),
-        norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+        norm_(build.declare({.name = build.scope + "o_norm.weight",
                                    .global = {o.dv},
                                    .partial_over = {Axis::kTensor},
                                    .init = Init::constant(1.0),

@@ -95,8 +95,8 @@ class Liger final : public Mixer {
         project_(
             build,
             {{"q_proj", h_.heads * h_.dk, h_.dk},
-             {"k_proj", h_.kv_heads * h_.dk, h_.dk},
-             {"v_proj", h_.kv_heads * h_.dv, h_.dv}},
+             h_.kv_part("k_proj", h_.dk),
+             h_.kv_part("v_proj", h_.dv)},
             build.hidden,
             {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
         recurrence_(recurrence_of(o)),

@@ -31,7 +31,7 @@ std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
   if (o.layer_decay && build.layers > 1) {
     factor *= 1.0 - static_cast<double>(build.layer) / static_cast<double>(build.layers - 1) + 1e-5;
   }
-  rule.log_decay = alibi_log_decays(rule.heads.heads, factor);
+  rule.log_decay = rule.heads.here(alibi_log_decays(rule.heads.all_heads, factor));
   return std::make_unique<ScalarShell>(build, std::move(rule));
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/ssm.h"
+#include "layers/channel_shards.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
@@ -31,6 +32,7 @@ class Mamba final : public Mixer {
       : o_(o),
         compute_(build.compute),
         hidden_(build.hidden),
+        tensor_ranks_(build.tensor_ranks),
         project_(build, {{.name = "in_proj", .rows = 2 * o.inner, .blocks = {o.inner, o.inner}}},
                  build.hidden, {.cut = Linear::Cut::kRows}),
         conv_(build, "conv1d", {.channels = o.inner, .bias = true}),
@@ -54,7 +56,7 @@ class Mamba final : public Mixer {
     f.projected = project_.forward(exec, x, compute_, saved);
     f.x = exec.empty({tokens, o_.inner}, compute_);
     conv_.forward(exec, input(f.projected), f.x, context.sequence, context.state, saved);
-    f.selected = select_.forward(exec, f.x, compute_, saved);
+    f.selected = selected(exec, f.x, saved);
     const Tensor low = exec.empty({tokens, o_.dt_rank}, compute_);
     kernels::copy(exec, part(f.selected, kStep), low);
     f.step = step_.forward(exec, low, DType::kF32, saved);
@@ -82,7 +84,7 @@ class Mamba final : public Mixer {
     const Tensor d_step = exec.empty(f.dt.shape(), compute_);
     kernels::time_step_backward(exec, f.step, dt_bias_.value, d_dt, d_step, dt_bias_.grad);
     kernels::copy(exec, step_.backward(exec, d_step, compute_, saved), part(d_selected, kStep));
-    const Tensor dx = select_.backward(exec, d_selected, DType::kF32, saved);
+    const Tensor dx = select_.backward(exec, summed(exec, d_selected), DType::kF32, saved);
     kernels::add(exec, dx, dx_scan, dx);
     conv_.backward(exec, input(f.projected), dx, input(d), context.sequence, context.state, saved);
     return project_.backward(exec, d, DType::kF32, saved);
@@ -110,12 +112,26 @@ class Mamba final : public Mixer {
   }
   static Parameter& channels(const Build& build, const char* name, const Shape& shape,
                              const Init& init) {
-    return build.store.declare({.name = build.scope + name,
+    return build.declare({.name = build.scope + name,
                                 .global = shape,
                                 .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
                                 .init = init,
                                 .weight_decay = false,
                                 .f32 = true});
+  }
+  bool alone() const { return tensor_ranks_ == nullptr || tensor_ranks_->size() == 1; }
+  // What all channels select for a token, and the gradient that all their states have for it.
+  Tensor selected(Exec& exec, const Tensor& x, SavedStack& saved) const {
+    const Tensor out = select_.forward(exec, x, alone() ? compute_ : DType::kF32, saved);
+    sum_parts(exec, tensor_ranks_, out);
+    return in_type(exec, out, compute_);
+  }
+  Tensor summed(Exec& exec, const Tensor& parts) const {
+    if (alone()) return parts;
+    const Tensor out = exec.empty(parts.shape());
+    kernels::copy(exec, parts, out);
+    sum_parts(exec, tensor_ranks_, out);
+    return in_type(exec, out, compute_);
   }
   View input(const Tensor& rows) const { return rows.view().columns(0, o_.inner); }
   View gate(const Tensor& rows) const { return rows.view().columns(o_.inner, o_.inner); }
@@ -130,6 +146,7 @@ class Mamba final : public Mixer {
   MambaOptions o_;
   DType compute_;
   int64_t hidden_;
+  Communicator* tensor_ranks_;
   Linear project_;
   ShortConv conv_;
   Linear select_, step_;
@@ -143,6 +160,7 @@ class Mamba final : public Mixer {
 std::unique_ptr<Mixer> make_mamba(const MixerBuild& build) {
   auto o = read_options<MambaOptions>(build.options, "mamba");
   if (o.inner == 0) o.inner = 2 * build.hidden;
+  o.inner = cut_evenly(build, "inner", o.inner);
   if (o.dt_rank == 0) o.dt_rank = (build.hidden + 15) / 16;
   return std::make_unique<Mamba>(build, o);
 }

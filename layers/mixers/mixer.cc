@@ -21,6 +21,35 @@ std::string place_of(const OptionTable& options, std::string_view key) {
   return node == nullptr ? name : fmt::format("{}: {}", node->place.text(), name);
 }
 
+namespace {
+
+// Whole heads on every rank; kv heads too, or each shared by as many ranks as the others.
+HeadOptions cut(const MixerBuild& build, HeadOptions o) {
+  const auto [index, size] = build.store.here()[Axis::kTensor];
+  o.all_heads = o.heads;
+  if (size == 1) return o;
+  if (o.heads % size != 0) {
+    throw ConfigError("{} = {} cannot be cut over parallel.tensor = {} ranks, which hold as many whole "
+                      "heads each; the nearest number of heads is {}",
+                      place_of(build.options, "heads"), o.heads, size,
+                      std::max<int64_t>(1, (o.heads + size / 2) / size) * size);
+  }
+  if (o.kv_heads % size != 0 && size % o.kv_heads != 0) {
+    throw ConfigError("{} = {} cannot be cut over parallel.tensor = {} ranks: one must divide the "
+                      "other; the nearest number of kv heads is {}",
+                      place_of(build.options, "kv_heads"), o.kv_heads, size,
+                      o.kv_heads > size ? o.kv_heads / size * size
+                                        : nearest_divisor(size, o.kv_heads));
+  }
+  o.heads /= size;
+  o.first_head = index * o.heads;
+  o.kv_replicas = static_cast<int>(std::max<int64_t>(1, size / o.kv_heads));
+  o.kv_heads = std::max<int64_t>(1, o.kv_heads / size);
+  return o;
+}
+
+}  // namespace
+
 HeadOptions resolve(const MixerBuild& build, HeadOptions o) {
   if (o.heads < 1) throw ConfigError("{}: this mixer needs heads = N in its table", build.options.path());
   if ((o.dk == 0 || o.dv == 0) && build.hidden % o.heads != 0) {
@@ -37,7 +66,16 @@ HeadOptions resolve(const MixerBuild& build, HeadOptions o) {
                       place_of(build.options, "kv_heads"), o.kv_heads, o.heads,
                       nearest_divisor(o.heads, o.kv_heads));
   }
-  return o;
+  return cut(build, o);
+}
+
+int64_t cut_evenly(const MixerBuild& build, std::string_view key, int64_t count) {
+  const int64_t size = build.store.here()[Axis::kTensor].size;
+  if (count % size == 0) return count / size;
+  throw ConfigError("{}: {} cannot be cut over parallel.tensor = {} ranks, which hold as many each; the "
+                    "nearest number that works is {}",
+                    place_of(build.options, key), count, size,
+                    std::max<int64_t>(1, (count + size / 2) / size) * size);
 }
 
 void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width) {

@@ -6,6 +6,7 @@
 #include "core/saved.h"
 #include "layers/build.h"
 #include "layers/feed_forward.h"
+#include "layers/linear.h"
 #include "layers/sequence.h"
 #include "layers/state.h"
 
@@ -51,14 +52,33 @@ struct HeadOptions {
   int64_t kv_heads = 0;  // 0: heads
   int64_t dk = 0;        // key width per head; 0: hidden / heads
   int64_t dv = 0;        // value width per head; 0: hidden / heads
+
+  // Once resolved, heads and kv_heads are those of this tensor rank.
+  int64_t first_head = 0;  // among the layer's
+  int64_t all_heads = 0;   // of the layer
+  int kv_replicas = 1;     // neighbouring ranks with the same kv heads, when those are fewer than ranks
+
+  // Of numbers for every head of the layer, those for the heads here.
+  std::vector<float> here(const std::vector<float>& all) const {
+    return {all.begin() + first_head, all.begin() + first_head + heads};
+  }
+  // Projections to the kv heads, which all their replicas hold.
+  Linear::Part kv_part(const std::string& name, int64_t width) const {
+    return {.name = name, .rows = kv_heads * width, .unit = width, .replicas = kv_replicas};
+  }
 };
 void fields(FieldVisitor& f, HeadOptions& c);
 
 // Where an option was written, for messages: "tiny.toml:12:9: model.layer.L.heads".
 std::string place_of(const OptionTable& options, std::string_view key);
 
-// Fills in the defaults and refuses what does not divide, naming the nearest thing that does.
+// Fills in the defaults, refuses what does not divide, naming the nearest thing that does, and cuts
+// the heads over the tensor ranks.
 HeadOptions resolve(const MixerBuild& build, HeadOptions options);
+
+// This tensor rank's part of `count` things (channels, heads) that the option `key` sets: all ranks hold
+// as many.
+int64_t cut_evenly(const MixerBuild& build, std::string_view key, int64_t count);
 
 // Refuses a rotary width that is odd or wider than the head.
 void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width);

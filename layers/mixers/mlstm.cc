@@ -51,9 +51,9 @@ class Mlstm final : public Mixer {
         gates_(build, {{"igate", h.heads}, {"fgate", h.heads}}, build.hidden,
                {.init = Init::zeros(), .cut = Linear::Cut::kRows}),
         input_bias_(gate_bias(build, "igate.bias", h.heads, Init::normal(0.1))),
-        forget_bias_(gate_bias(build, "fgate.bias", h.heads, forget_bias(h.heads))),
+        forget_bias_(gate_bias(build, "fgate.bias", h.heads, forget_bias(h.all_heads))),
         recurrence_({h.heads, h.dk, h.dv, 1.0f / std::sqrt(static_cast<float>(h.dk))}),
-        norm_(build.store.declare({.name = build.scope + "norm.weight",
+        norm_(build.declare({.name = build.scope + "norm.weight",
                                    .global = {h.heads * h.dv},
                                    .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = h.dv}},
                                    .init = Init::constant(1.0),
@@ -121,7 +121,7 @@ class Mlstm final : public Mixer {
   // terms that cancel, since shifting all input gates of a head changes next to nothing.
   static Parameter& gate_bias(const Build& build, const char* name, int64_t heads,
                               const Init& init) {
-    return build.store.declare({.name = build.scope + name,
+    return build.declare({.name = build.scope + name,
                                 .global = {heads},
                                 .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
                                 .init = init,

@@ -21,6 +21,7 @@ namespace {
 
 struct MomOptions {
   int64_t heads = 0, dk = 0, dv = 0;
+  HeadOptions resolved = {};  // the same, with their place among the layer's heads
   std::string inner = "gated_deltanet";
   MemoryOptions memories;
   bool single_kv_proj = false;
@@ -78,7 +79,7 @@ std::vector<ShortConv> convs_of(const Build& build, const MomOptions& o) {
 }
 
 std::unique_ptr<InnerRule> inner_of(const Build& build, const MomOptions& o) {
-  const InnerBuild inner{build, space_of(o), o.heads, o.dk, o.dv, o.gate_rank};
+  const InnerBuild inner{build, space_of(o), o.heads, o.dk, o.dv, o.gate_rank, o.resolved};
   if (o.inner == "gla") return make_inner_gla(inner);
   if (o.inner == "deltanet") return make_inner_delta(inner, InnerDecay::kNo);
   if (o.inner == "gated_deltanet") return make_inner_delta(inner, InnerDecay::kYes);
@@ -98,7 +99,7 @@ class Mom final : public Mixer {
         v_proj_(build, space_, projection(build, o, "v_proj", "shared_v", o.dv)),
         convs_(convs_of(build, o)),
         inner_(inner_of(build, o)),
-        norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+        norm_(build.declare({.name = build.scope + "o_norm.weight",
                                    .global = {o.dv},
                                    .partial_over = {Axis::kTensor},
                                    .init = Init::constant(1.0),
@@ -254,7 +255,7 @@ class Mom final : public Mixer {
 std::unique_ptr<Mixer> make_mom(const MixerBuild& build) {
   auto o = read_options<MomOptions>(build.options, "mom");
   const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
-  o.dk = heads.dk, o.dv = heads.dv;
+  o.heads = heads.heads, o.dk = heads.dk, o.dv = heads.dv, o.resolved = heads;
   if (o.memories.top_k > o.memories.memories) {
     throw ConfigError(
         "{} = {}: a token cannot go to more memories than there are, memories = {}; "

@@ -26,8 +26,8 @@ class Rebased final : public Mixer {
         hidden_(build.hidden),
         project_(build,
                  {{"q_proj", h.heads * h.dk, h.dk},
-                  {"k_proj", h.kv_heads * h.dk, h.dk},
-                  {"v_proj", h.kv_heads * h.dv, h.dv}},
+                  h.kv_part("k_proj", h.dk),
+                  h.kv_part("v_proj", h.dv)},
                  build.hidden, {.cut = Linear::Cut::kRows}),
         gamma_(vector(build, "gamma", Init::constant(1.0))),
         beta_(vector(build, "beta", Init::zeros())),
@@ -79,7 +79,7 @@ class Rebased final : public Mixer {
   enum Part { kQ, kK, kV };
 
   Parameter& vector(const Build& build, const char* name, const Init& init) const {
-    return build.store.declare({.name = build.scope + name,
+    return build.declare({.name = build.scope + name,
                                 .global = {h_.dk},
                                 .partial_over = {Axis::kTensor},
                                 .init = init,

@@ -30,7 +30,7 @@ std::unique_ptr<Mixer> make_retnet(const MixerBuild& build) {
                   .output_gate = o.output_gate};
   if (o.rope) check_rotary(build, rule.heads.dk, rule.heads.dk);
   rule.scale = 1.0f / std::sqrt(static_cast<float>(rule.heads.dk));
-  rule.log_decay = retnet_log_decays(rule.heads.heads);
+  rule.log_decay = rule.heads.here(retnet_log_decays(rule.heads.all_heads));
   return std::make_unique<ScalarShell>(build, std::move(rule));
 }
 

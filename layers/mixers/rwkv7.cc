@@ -27,6 +27,7 @@ namespace {
 struct Rwkv7Options {
   int64_t heads = 0;
   int64_t decay_rank = 0, rate_rank = 0, value_rank = 0, gate_rank = 0;
+  int64_t all_heads = 0;  // of the layer; heads: of this tensor rank
 };
 
 void fields(FieldVisitor& f, Rwkv7Options& c) {
@@ -103,7 +104,7 @@ class Rwkv7 final : public Mixer {
   Tensor mix_values_backward(Exec& exec, const Tensor& d_value, StepContext* step, const Saved& f,
                              Tensor& d_input, SavedStack& saved) const;
 
-  int64_t heads_, hidden_, layer_;
+  int64_t heads_, hidden_, channels_, layer_;  // channels: of this tensor rank's heads
   float epsilon_;
   DType compute_;
   PreviousToken previous_;
@@ -120,7 +121,7 @@ class Rwkv7 final : public Mixer {
 // A vector along the channels of all heads.
 Parameter& channels(const MixerBuild& build, const char* name, const Shape& shape, int64_t unit,
                     Init init) {
-  return build.store.declare({.name = build.scope + name,
+  return build.declare({.name = build.scope + name,
                               .global = shape,
                               .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
                               .init = std::move(init),
@@ -133,7 +134,7 @@ std::array<Parameter*, kInputs> declare_mixes(const MixerBuild& build, const Rwk
   constexpr double kPowers[kInputs] = {0.2, 0.9, 0.7, 0.7, 0.9, 0.2};
   std::array<Parameter*, kInputs> mixes;
   for (int i = 0; i < kInputs; ++i) {
-    mixes[i] = &build.store.declare({.name = build.scope + kNames[i],
+    mixes[i] = &build.declare({.name = build.scope + kNames[i],
                                      .global = {build.hidden},
                                      .partial_over = {Axis::kTensor},
                                      .init = start.mix(kPowers[i]),
@@ -143,39 +144,41 @@ std::array<Parameter*, kInputs> declare_mixes(const MixerBuild& build, const Rwk
   return mixes;
 }
 
-Linear project(const MixerBuild& build, const char* name, int64_t width, double gain) {
-  return Linear(build, {{name, build.hidden, width}}, build.hidden,
+Linear project(const MixerBuild& build, const char* name, int64_t heads, int64_t width,
+               double gain) {
+  return Linear(build, {{name, heads * width, width}}, build.hidden,
                 {.init = Init::orthogonal(gain), .cut = Linear::Cut::kRows});
 }
 
 Rwkv7::Rwkv7(const MixerBuild& build, const Rwkv7Options& o)
-    : Rwkv7(build, o, Rwkv7Start(build, o.heads)) {}
+    : Rwkv7(build, o, Rwkv7Start(build, o.all_heads)) {}
 
 Rwkv7::Rwkv7(const MixerBuild& build, const Rwkv7Options& o, const Rwkv7Start& start)
     : heads_(o.heads),
       hidden_(build.hidden),
+      channels_(o.heads * start.width),
       layer_(build.layer),
       epsilon_(1e-5f * static_cast<float>(start.width)),
       compute_(build.compute),
       previous_(build.hidden),
       mixes_(declare_mixes(build, start)),
-      r_(project(build, "r_proj", start.width, 1.0)),
-      k_(project(build, "k_proj", start.width, 0.1)),
-      v_(project(build, "v_proj", start.width, 1.0)),
+      r_(project(build, "r_proj", heads_, start.width, 1.0)),
+      k_(project(build, "k_proj", heads_, start.width, 0.1)),
+      v_(project(build, "v_proj", heads_, start.width, 1.0)),
       decay_(build, "w", hidden_,
              {.rank = o.decay_rank,
-              .out = hidden_,
+              .out = channels_,
               .unit = start.width,
               .activation = kernels::Activation::kTanh,
               .bias_init = start.decay()}),
       rate_(build, "a", hidden_,
             {.rank = o.rate_rank,
-             .out = hidden_,
+             .out = channels_,
              .unit = start.width,
              .bias_init = start.ramp(-0.19, 0.4, 0.3)}),
       gate_(build, "g", hidden_,
             {.rank = o.gate_rank,
-             .out = hidden_,
+             .out = channels_,
              .unit = start.width,
              .activation = kSigmoid,
              .bias = Linear::Bias::kNo}),
@@ -183,17 +186,17 @@ Rwkv7::Rwkv7(const MixerBuild& build, const Rwkv7Options& o, const Rwkv7Start& s
                  ? nullptr
                  : std::make_unique<Lora>(build, "v", hidden_,
                                           Lora::Options{.rank = o.value_rank,
-                                                        .out = hidden_,
+                                                        .out = channels_,
                                                         .unit = start.width,
                                                         .bias_init = start.ramp(0.73, -0.4, 0.0)})),
-      k_k_(channels(build, "k_k", {hidden_}, start.width, start.ramp(0.71, -0.1, 0.0))),
-      k_a_(channels(build, "k_a", {hidden_}, start.width, Init::constant(1.02))),
+      k_k_(channels(build, "k_k", {channels_}, start.width, start.ramp(0.71, -0.1, 0.0))),
+      k_a_(channels(build, "k_a", {channels_}, start.width, Init::constant(1.02))),
       r_k_(channels(build, "r_k", {heads_, start.width}, 1, Init::constant(-0.04))),
       recurrence_({heads_, start.width, start.width, 1.0f}),
-      norm_(channels(build, "g_norm.weight", {hidden_}, start.width, start.norm())),
-      norm_bias_(channels(build, "g_norm.bias", {hidden_}, start.width, Init::zeros())),
+      norm_(channels(build, "g_norm.weight", {channels_}, start.width, start.norm())),
+      norm_bias_(channels(build, "g_norm.bias", {channels_}, start.width, Init::zeros())),
       // Zero as a deviation: see Lora.
-      out_(build, {{"o_proj", hidden_}}, hidden_,
+      out_(build, {{"o_proj", hidden_}}, channels_,
            {.init = Init::normal(0.0), .cut = Linear::Cut::kColumns}) {}
 
 void Rwkv7::mix_values(Exec& exec, const Tensor& mixed, StepContext* step, Saved& f,
@@ -270,7 +273,7 @@ Tensor Rwkv7::backward(Exec& exec, const Tensor& dy, const MixerContext& context
                        SavedStack& saved) const {
   const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
   const Saved f = saved.pop<Saved>();
-  Gradients d(exec, f.x.shape());
+  Gradients d(exec, f.out.shape());
   backward_core(exec, d_y, context, f, d, saved);
 
   const Tensor dx = exec.zeros(f.x.shape()), d_before = exec.zeros(f.x.shape());
@@ -315,19 +318,20 @@ void Rwkv7::backward_core(Exec& exec, const Tensor& d_y, const MixerContext& con
 }
 
 double Rwkv7::flops_per_token(int64_t) const {
-  const auto width = static_cast<double>(hidden_);
+  const double matrix = static_cast<double>(hidden_) * static_cast<double>(channels_);
   const double loras = decay_.flops_per_token() + rate_.flops_per_token() +
                        gate_.flops_per_token() +
                        (value_ == nullptr ? 0.0 : value_->flops_per_token());
-  return 2.0 * 4.0 * width * width + loras + recurrence_.flops_per_token();
+  return 2.0 * 4.0 * matrix + loras + recurrence_.flops_per_token();
 }
 
 }  // namespace
 
 std::unique_ptr<Mixer> make_rwkv7(const MixerBuild& build) {
   auto o = read_options<Rwkv7Options>(build.options, "rwkv7");
-  o.heads = resolve(build, {.heads = o.heads}).heads;
-  const Rwkv7Start start(build, o.heads);
+  const HeadOptions heads = resolve(build, {.heads = o.heads});
+  o.heads = heads.heads, o.all_heads = heads.all_heads;
+  const Rwkv7Start start(build, o.all_heads);
   const double factor = static_cast<double>(start.width) / 64.0;
   if (o.decay_rank == 0) o.decay_rank = start.rank(2.5 * factor);
   if (o.rate_rank == 0) o.rate_rank = start.rank(2.5 * factor);

@@ -79,7 +79,7 @@ class S4 final : public Mixer {
   // What shapes the state does not decay, as in the published models.
   static Parameter& channels(const Build& build, const char* name, const Shape& shape,
                              const Init& init) {
-    return build.store.declare({.name = build.scope + name,
+    return build.declare({.name = build.scope + name,
                                 .global = shape,
                                 .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
                                 .init = init,
@@ -106,6 +106,7 @@ class S4 final : public Mixer {
 std::unique_ptr<Mixer> make_s4(const MixerBuild& build) {
   auto o = read_options<S4Options>(build.options, "s4");
   if (o.inner == 0) o.inner = 2 * build.hidden;
+  o.inner = cut_evenly(build, "inner", o.inner);
   return std::make_unique<S4>(build, o);
 }
 

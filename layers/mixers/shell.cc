@@ -10,8 +10,8 @@ constexpr float kHeadNormEpsilon = 1e-5f;
 std::vector<Linear::Part> parts_of(const ScalarRule& rule) {
   const HeadOptions& h = rule.heads;
   std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
-                                     {"k_proj", h.kv_heads * h.dk, h.dk},
-                                     {"v_proj", h.kv_heads * h.dv, h.dv}};
+                                     h.kv_part("k_proj", h.dk),
+                                     h.kv_part("v_proj", h.dv)};
   if (rule.output_gate) parts.push_back({"g_proj", h.heads * h.dv, h.dv});
   return parts;
 }
@@ -27,7 +27,7 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
               rule_.output_gate ? rule_.heads.heads * rule_.heads.dv : 0},
       project_(build, parts_of(rule_), build.hidden, {.cut = Linear::Cut::kRows}),
       recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
-      norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+      norm_(build.declare({.name = build.scope + "o_norm.weight",
                                  .global = {rule_.heads.dv},
                                  .partial_over = {Axis::kTensor},
                                  .init = Init::constant(1.0),

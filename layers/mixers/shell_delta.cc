@@ -38,7 +38,7 @@ std::vector<ShortConv> convs_of(const Build& build, const DeltaRule& r) {
 // One number per head that shapes the decay.
 Parameter* head_vector(const Build& build, const DeltaRule& r, const char* name, Init init) {
   if (!r.decay) return nullptr;
-  return &build.store.declare(
+  return &build.declare(
       {.name = build.scope + name,
        .global = {r.value_heads},
        .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = r.value_heads / r.heads}},
@@ -62,7 +62,7 @@ DeltaShell::DeltaShell(const MixerBuild& build, const DeltaRule& rule)
       dt_bias_(head_vector(build, rule, "dt_bias", Init::time_step(1e-3, 1e-1))),
       recurrence_({rule.value_heads, rule.heads, rule.dk, rule.dv,
                    1.0f / std::sqrt(static_cast<float>(rule.dk))}),
-      norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+      norm_(build.declare({.name = build.scope + "o_norm.weight",
                                  .global = {rule.dv},
                                  .partial_over = {Axis::kTensor},
                                  .init = Init::constant(1.0),

@@ -28,7 +28,7 @@ std::vector<Linear::Part> gates_of(const DescentRule& r) {
 std::vector<Parameter*> biases_of(const Build& build, const DescentRule& r) {
   std::vector<Parameter*> biases;
   for (const DescentRule::Gate& gate : r.gates) {
-    biases.push_back(&build.store.declare({.name = build.scope + gate.name + ".bias",
+    biases.push_back(&build.declare({.name = build.scope + gate.name + ".bias",
                                            .global = {r.heads},
                                            .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
                                            .init = Init::constant(gate.bias),
@@ -53,7 +53,7 @@ DescentShell::DescentShell(const MixerBuild& build, const DescentRule& rule)
                    .scale = 1.0f / std::sqrt(static_cast<float>(rule.dk)),
                    .mini_batch = rule.mini_batch,
                    .momentum = rule.gates.size() > 1}),
-      norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+      norm_(build.declare({.name = build.scope + "o_norm.weight",
                                  .global = {rule.dv},
                                  .partial_over = {Axis::kTensor},
                                  .init = Init::constant(1.0),

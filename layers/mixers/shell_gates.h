@@ -53,7 +53,7 @@ class GatesShell final : public Mixer {
                 {second.name, h_.heads * second.width, second.width}},
                build.hidden, {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
-        norm_(build.store.declare({.name = build.scope + "o_norm.weight",
+        norm_(build.declare({.name = build.scope + "o_norm.weight",
                                    .global = {h_.dv},
                                    .partial_over = {Axis::kTensor},
                                    .init = Init::constant(1.0),

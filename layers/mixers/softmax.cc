@@ -46,8 +46,8 @@ class Softmax final : public Mixer {
         project_(
             build,
             {{"q_proj", h_.heads * h_.dk, h_.dk},
-             {"k_proj", h_.kv_heads * h_.dk, h_.dk},
-             {"v_proj", h_.kv_heads * h_.dv, h_.dv}},
+             h_.kv_part("k_proj", h_.dk),
+             h_.kv_part("v_proj", h_.dv)},
             build.hidden,
             {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
         rows_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk)), o.window}),
@@ -102,7 +102,7 @@ class Softmax final : public Mixer {
   };
 
   Parameter& declare_norm(const MixerBuild& build, const char* name) const {
-    return build.store.declare({.name = build.scope + name,
+    return build.declare({.name = build.scope + name,
                                 .global = {h_.dk},
                                 .partial_over = {Axis::kTensor},
                                 .init = Init::constant(1.0),

@@ -17,7 +17,7 @@ Moe::Moe(const Build& build, const MoeOptions& options)
 Tensor Moe::forward(Exec& exec, const Tensor& x, StepContext& context, SavedStack& saved) const {
   Routing routing = router_.forward(exec, x, context);
   const Tensor y = experts_.forward(exec, x, routing, saved);
-  if (shared_) kernels::add(exec, y, shared_->forward(exec, x, saved), y);
+  if (shared_) kernels::add(exec, y, shared_->forward(exec, x, context.span_tokens, saved), y);
   saved.push(Saved{x, std::move(routing)});
   return y;
 }
@@ -26,7 +26,7 @@ Tensor Moe::backward(Exec& exec, const Tensor& dy, const StepContext& context,
                      SavedStack& saved) const {
   const auto [x, routing] = saved.pop<Saved>();
   Tensor d_shared;
-  if (shared_) d_shared = shared_->backward(exec, dy, saved);
+  if (shared_) d_shared = shared_->backward(exec, dy, context.span_tokens, saved);
   const auto [dx, d_weight] = experts_.backward(exec, dy, routing, saved);
   router_.backward(exec, x, routing, d_weight, context, dx);
   if (shared_) kernels::add(exec, dx, d_shared, dx);

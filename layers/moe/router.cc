@@ -31,17 +31,19 @@ std::vector<int64_t> counts_of(const kernels::ExpertOrder& order) {
 }
 
 // f [runs, experts]: shares of the pairs of each run, over all ranks that hold tokens of it.
-// `index` holds this rank's tokens of the runs, as many of each.
-void count_fractions(Exec& exec, const Tensor& index, Communicator* ranks, const Tensor& f) {
-  const int64_t runs = f.shape()[0], experts = f.shape()[1];
-  const int64_t pairs = index.elements() / std::max<int64_t>(1, runs);
-  std::vector<int64_t> counts(static_cast<size_t>(runs * experts));
-  for (int64_t r = 0; r < runs; ++r) {
-    const int32_t* chosen = index.data<int32_t>() + r * pairs;
-    for (int64_t i = 0; i < pairs; ++i) ++counts[static_cast<size_t>(r * experts + chosen[i])];
+// `index` holds the choices of this rank's tokens.
+void count_fractions(Exec& exec, const Tensor& index, const TokenRuns& runs, Communicator* ranks,
+                     const Tensor& f) {
+  const int64_t experts = f.shape()[1], tokens = index.shape()[0], active = index.shape()[1];
+  std::vector<int64_t> counts(static_cast<size_t>(runs.count * experts));
+  for (int64_t r = 0; r < runs.count; ++r) {
+    const IndexRange run = runs.of(r, tokens);
+    for (int64_t i = run.begin * active; i < run.end * active; ++i) {
+      ++counts[static_cast<size_t>(r * experts + index.data<int32_t>()[i])];
+    }
   }
   counts = sum_over_tokens(exec, ranks, std::move(counts));
-  for (int64_t r = 0; r < runs; ++r) {
+  for (int64_t r = 0; r < runs.count; ++r) {
     const int64_t* row = counts.data() + r * experts;
     const int64_t total = std::max<int64_t>(1, std::accumulate(row, row + experts, int64_t{0}));
     for (int64_t e = 0; e < experts; ++e) {
@@ -70,6 +72,7 @@ ExpertRouter::ExpertRouter(const Build& build, const RouterOptions& options)
       layer_(build.layer),
       weight_(build.store.declare({.name = build.scope + "router.weight",
                                    .global = {options.experts, build.hidden},
+                                   .partial_over = {Axis::kTensor},
                                    .init = Init::normal(kInitDeviation),
                                    .f32 = true})),
       bias_(options.rule.mode == RouterMode::kSigmoid
@@ -93,7 +96,7 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
   routing.tokens = sum_over_tokens(exec, context.token_ranks, tokens);
   routing.fraction = fractions(exec, routing, context);
-  MoeReport moe = report(exec, routing, entropy);
+  MoeReport moe = report(exec, routing, entropy, runs_of(context, tokens));
   moe.bad_token = bad_token;
   if (options_.capacity > 0) {
     routing.order = kernels::limited(exec, routing.order, routing.weight,
@@ -140,13 +143,20 @@ int64_t ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext
   return bad_token;
 }
 
+TokenRuns ExpertRouter::runs_of(const StepContext& context, int64_t tokens) const {
+  if (options_.scope != AuxScope::kSequence || context.row_tokens == 0) {
+    return {.count = 1, .first = 0, .length = tokens};
+  }
+  const int64_t span = std::max(context.span_tokens, tokens), row = context.row_tokens;
+  WEFT_CHECK(span % row == 0, "{} tokens are not whole sequences of {}", span, row);
+  return {.count = span / row, .first = context.first_token, .length = row};
+}
+
 Tensor ExpertRouter::fractions(Exec& exec, const Routing& routing,
                                const StepContext& context) const {
   const int64_t tokens = routing.index.shape()[0], experts = options_.experts;
-  const bool per_row = options_.scope == AuxScope::kSequence && context.row_tokens > 0;
-  WEFT_CHECK(!per_row || tokens % context.row_tokens == 0,
-             "{} tokens are not whole sequences of {}", tokens, context.row_tokens);
-  const Tensor f = exec.empty({per_row ? tokens / context.row_tokens : 1, experts});
+  const TokenRuns runs = runs_of(context, tokens);
+  const Tensor f = exec.empty({runs.count, experts});
   if (load_) {
     const float* before = load_->value.data<float>();
     if (std::accumulate(before, before + experts, 0.0) > 0) {
@@ -154,23 +164,25 @@ Tensor ExpertRouter::fractions(Exec& exec, const Routing& routing,
       return f;
     }
   }
-  count_fractions(exec, routing.index, context.token_ranks, f);
+  count_fractions(exec, routing.index, runs, context.token_ranks, f);
   return f;
 }
 
-MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy) const {
-  const int64_t experts = options_.experts, runs = routing.fraction.shape()[0];
-  const int64_t run = routing.probabilities.shape()[0] / std::max<int64_t>(1, runs);
+MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy,
+                               const TokenRuns& runs) const {
+  const int64_t experts = options_.experts, tokens = routing.probabilities.shape()[0];
   // This rank's part of means over all tokens of the micro-batch.
   const double all = static_cast<double>(std::max<int64_t>(1, routing.tokens));
   MoeReport report{.layer = layer_, .counts = counts_of(routing.order)};
   const Tensor mean = exec.empty({experts});
-  for (int64_t r = 0; r < runs; ++r) {
-    kernels::column_mean(exec, routing.probabilities.row_range(r * run, run), mean);
+  for (int64_t r = 0; r < runs.count; ++r) {
+    const IndexRange run = runs.of(r, tokens);
+    if (run.size() == 0) continue;
+    kernels::column_mean(exec, routing.probabilities.row_range(run.begin, run.size()), mean);
     for (int64_t e = 0; e < experts; ++e) {
       const double fraction = routing.fraction.data<float>()[r * experts + e];
       report.aux += static_cast<double>(experts) * fraction * mean.data<float>()[e] *
-                    static_cast<double>(run) / all;
+                    static_cast<double>(run.size()) / all;
     }
   }
   report.z = sum_of(routing.log_sum_exp, [](double lse) { return lse * lse; }) / all;
@@ -184,12 +196,15 @@ void ExpertRouter::backward(Exec& exec, const Tensor& x, const Routing& routing,
   const auto tokens = static_cast<double>(routing.tokens);
   const Tensor d_logits = exec.empty({x.shape().rows(), options_.experts});
   const double share = static_cast<double>(context.aux_scale) / tokens;
+  const TokenRuns runs = runs_of(context, x.shape().rows());
   const kernels::RouterGradient gradient{
       .d_weight = d_weight,
       .fraction = routing.fraction,
       .aux_scale =
           static_cast<float>(options_.aux_loss * static_cast<double>(options_.experts) * share),
-      .z_scale = static_cast<float>(2.0 * options_.z_loss * share)};
+      .z_scale = static_cast<float>(2.0 * options_.z_loss * share),
+      .first = runs.first,
+      .run = runs.length};
   const ConstView logits = routing.logits.defined() ? ConstView(routing.logits) : ConstView{};
   kernels::route_backward(exec, options_.rule, logits, routing.views(), gradient, d_logits);
   kernels::gemm(exec, d_logits, in_type(exec, x, DType::kF32), weight_.grad,

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/router.h"
 #include "layers/feed_forward.h"
 #include "layers/linear.h"
+#include "parallel/layout.h"
 
 namespace weft {
 
@@ -31,6 +34,16 @@ struct RouterOptions {
 // Rows an expert takes of `tokens` tokens.
 int64_t capacity_of(const RouterOptions& options, int64_t tokens);
 
+// The tokens here as runs that the balance loss is taken over: token n is in run (first + n) / length.
+struct TokenRuns {
+  int64_t count = 1, first = 0, length = 0;
+  // The tokens here of a run, where `tokens` are here.
+  IndexRange of(int64_t run, int64_t tokens) const {
+    return {std::clamp<int64_t>(run * length - first, 0, tokens),
+            std::clamp<int64_t>((run + 1) * length - first, 0, tokens)};
+  }
+};
+
 // Chooses experts for tokens. Logits, probabilities and weights are f32 whatever the compute
 // precision. With f_e the share of all (token, choice) pairs that went to expert e, before any is
 // dropped, and P_e the mean probability:
@@ -56,7 +69,9 @@ class ExpertRouter {
   int64_t decide(Exec& exec, const Tensor& logits, const StepContext& context, Routing& routing,
                  const Tensor& entropy) const;
   Tensor fractions(Exec& exec, const Routing& routing, const StepContext& context) const;
-  MoeReport report(Exec& exec, const Routing& routing, const Tensor& entropy) const;
+  MoeReport report(Exec& exec, const Routing& routing, const Tensor& entropy,
+                   const TokenRuns& runs) const;
+  TokenRuns runs_of(const StepContext& context, int64_t tokens) const;
 
   RouterOptions options_;
   int64_t layer_;

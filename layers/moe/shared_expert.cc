@@ -2,6 +2,7 @@
 
 #include "kernels/activation.h"
 #include "layers/convert.h"
+#include "layers/token_shards.h"
 
 namespace weft {
 
@@ -15,10 +16,24 @@ SharedExpert::SharedExpert(const Build& build, int64_t width, SharedGate gate)
                 ? nullptr
                 : &build.store.declare({.name = build.scope + "shared_gate.weight",
                                         .global = {1, build.hidden},
+                                        .partial_over = {Axis::kTensor},
                                         .init = Init::normal(kInitDeviation),
-                                        .f32 = true})) {}
+                                        .f32 = true})),
+      tensor_ranks_(build.tensor_ranks) {}
 
-Tensor SharedExpert::forward(Exec& exec, const Tensor& x, SavedStack& saved) const {
+Tensor SharedExpert::forward(Exec& exec, const Tensor& x, int64_t span_tokens,
+                             SavedStack& saved) const {
+  const Tensor all = gather_tokens(exec, tensor_ranks_, x, span_tokens);
+  return scatter_tokens(exec, tensor_ranks_, forward_all(exec, all, saved));
+}
+
+Tensor SharedExpert::backward(Exec& exec, const Tensor& dy, int64_t span_tokens,
+                              SavedStack& saved) const {
+  const Tensor all = gather_tokens(exec, tensor_ranks_, dy, span_tokens);
+  return scatter_tokens(exec, tensor_ranks_, backward_all(exec, all, saved));
+}
+
+Tensor SharedExpert::forward_all(Exec& exec, const Tensor& x, SavedStack& saved) const {
   if (!gate_) return mlp_.forward_scaled(exec, x, {}, saved);
   const int64_t tokens = x.shape().rows();
   const Tensor logit = exec.empty({tokens, 1}), scale = exec.empty({tokens});
@@ -29,7 +44,7 @@ Tensor SharedExpert::forward(Exec& exec, const Tensor& x, SavedStack& saved) con
   return y;
 }
 
-Tensor SharedExpert::backward(Exec& exec, const Tensor& dy, SavedStack& saved) const {
+Tensor SharedExpert::backward_all(Exec& exec, const Tensor& dy, SavedStack& saved) const {
   if (!gate_) return mlp_.backward_scaled(exec, dy, saved).dx;
   const auto [x, logit] = saved.pop<Saved>();
   const auto [dx, d_scale] = mlp_.backward_scaled(exec, dy, saved);

@@ -14,15 +14,20 @@ class SharedExpert {
  public:
   SharedExpert(const Build& build, int64_t width, SharedGate gate);
 
-  Tensor forward(Exec& exec, const Tensor& x, SavedStack& saved) const;
-  Tensor backward(Exec& exec, const Tensor& dy, SavedStack& saved) const;
+  // x, dy: this tensor rank's part of `span_tokens` tokens (layers/token_shards.h).
+  Tensor forward(Exec& exec, const Tensor& x, int64_t span_tokens, SavedStack& saved) const;
+  Tensor backward(Exec& exec, const Tensor& dy, int64_t span_tokens, SavedStack& saved) const;
 
  private:
+  Tensor forward_all(Exec& exec, const Tensor& x, SavedStack& saved) const;
+  Tensor backward_all(Exec& exec, const Tensor& dy, SavedStack& saved) const;
+
   struct Saved {
     Tensor x, logit;  // logit: [tokens, 1] f32
   };
   Mlp mlp_;
   Parameter* gate_;  // f32; null without a gate
+  Communicator* tensor_ranks_;
 };
 
 }  // namespace weft

@@ -79,6 +79,36 @@ TEST_P(CrossEntropy, SurvivesLargeLogitsAndShowsNan) {
   EXPECT_TRUE(std::isnan(losses.data<float>()[1]));
 }
 
+// A short slice and an empty one too; rows whose largest logit is in each.
+TEST_P(CrossEntropy, SlicesOfTheVocabularyGiveTheWhole) {
+  Rig rig(2, GetParam());
+  const int64_t rows = 37, width = 61, borders[] = {0, 31, 60, 61, 61};
+  const Tensor logits = rig.normal("l", {rows, width}, 4.0);
+  const Tensor targets = rig.exec.empty({rows}, DType::kI32);
+  for (int64_t r = 0; r < rows; ++r) {
+    targets.data<int32_t>()[r] = r % 5 == 4 ? -1 : static_cast<int32_t>(r * 13 % width);
+  }
+  for (const DType out : kReals) {
+    const Tensor losses = rig.exec.empty({rows}), d = rig.exec.empty({rows, width}, out);
+    kernels::cross_entropy(rig.exec, logits, targets, 0.3f, losses, d);
+    const Tensor all = rig.exec.empty({4, rows, 3});
+    const auto slice = [&](int k) { return kernels::VocabularySlice{borders[k], width}; };
+    const auto part = [&](const Tensor& t, int k) {
+      return t.view().columns(borders[k], borders[k + 1] - borders[k]);
+    };
+    for (int k = 0; k < 4; ++k) {
+      kernels::cross_entropy_parts(rig.exec, part(logits, k), targets, slice(k), all.row(k));
+    }
+    const Tensor got = rig.exec.empty({rows}), d_got = rig.exec.empty({rows, width}, out);
+    for (int k = 0; k < 4; ++k) {
+      kernels::cross_entropy_slice(
+          rig.exec, {part(logits, k), targets, all, 0.3f, got, part(d_got, k)}, slice(k));
+      EXPECT_TRUE(Near(got, losses, 1e-6));
+    }
+    EXPECT_TRUE(Near(d_got, d, 1e-6 + tolerance(out, 1)));
+  }
+}
+
 TEST_P(CrossEntropy, NamesATargetOutsideOfTheVocabulary) {
   Rig rig(1, GetParam());
   const Tensor logits = rig.normal("l", {2, 3});

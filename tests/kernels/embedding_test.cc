@@ -78,6 +78,30 @@ TEST_P(Embedding, NamesTheTokenThatIsNotInTheTable) {
   }
 }
 
+TEST_P(Embedding, SlicesOfTheTableAddUpToIt) {
+  Rig rig(2, GetParam());
+  const int64_t width = 9, borders[] = {0, 8, 16, 17, 17};
+  const Tensor ids = tokens(rig, 41, 17), table = rig.normal("t", {17, width});
+  const Tensor y = rig.exec.empty({41, width}), dy = rig.normal("dy", {41, width});
+  const Tensor d_table = rig.exec.zeros({17, width}), d_slices = rig.exec.zeros({17, width});
+  kernels::embedding_forward(rig.exec, ids, table, y);
+  kernels::embedding_backward(rig.exec, ids, dy, d_table);
+  Numbers sum(static_cast<size_t>(41 * width));
+  for (int k = 0; k < 4; ++k) {
+    const int64_t first = borders[k], count = borders[k + 1] - first;
+    const Tensor part = rig.exec.empty({41, width});
+    kernels::embedding_forward(rig.exec, ids, table.row_range(first, count), part, {first, 17});
+    const Numbers rows = numbers(part);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += rows[i];
+    kernels::embedding_backward(rig.exec, ids, dy, d_slices.row_range(first, count), {first, 17});
+  }
+  EXPECT_EQ(sum, numbers(y));
+  EXPECT_TRUE(SameBits(d_slices.view(), d_table.view()));
+  ids.data<int32_t>()[3] = 17;
+  EXPECT_THROW(kernels::embedding_forward(rig.exec, ids, table.row_range(0, 8), y, {0, 17}),
+               ConfigError);
+}
+
 TEST_P(Embedding, DoesNothingWithoutTokens) {
   Rig rig(2, GetParam());
   const Tensor none = rig.exec.empty({0}, DType::kI32), table = rig.normal("t", {3, 4});

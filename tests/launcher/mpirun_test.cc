@@ -51,6 +51,35 @@ TEST_F(Mpirun, ACheckpointOfTwoRanksIsResumedByOneAndByThree) {
   }
 }
 
+// Tensor ranks alone, and with sequence ranks; their checkpoint is everybody's.
+TEST_F(Mpirun, TensorRanksGiveTheSameLossesAndCheckpoints) {
+  ASSERT_EQ(run_weft(train("one", {"train.steps=5"})).code, 0);
+  const Outcome two = run_ranked(
+      2, train("two", {"train.steps=5", "run.checkpoint_every=3", "parallel.tensor=2",
+                       "run.check_collectives=true"}));
+  ASSERT_EQ(two.code, 0) << two.err;
+  expect_near(losses("two"), losses("one"));
+  std::filesystem::remove_all(folder / "two/checkpoints/step-000000005");
+  for (const int ranks : {1, 4}) {
+    const std::string run = "resumed" + std::to_string(ranks);
+    std::filesystem::copy(folder / "two", folder / run,
+                          std::filesystem::copy_options::recursive);
+    std::vector<std::string> more = {"train.steps=5"};
+    if (ranks == 4) more.insert(more.end(), {"parallel.tensor=2", "parallel.sequence=2"});
+    const Outcome o = run_ranked(ranks, train(run, more));
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.out.find("after step 3"), std::string::npos) << o.out;
+    expect_near(losses(run), losses("one"));
+  }
+}
+
+TEST_F(Mpirun, HeadsThatTensorRanksCannotShareAreRefusedBeforeTheyStart) {
+  const Outcome o = run_ranked(3, train("wrong", {"parallel.tensor=3"}));
+  EXPECT_EQ(o.code, 2) << o.err;
+  EXPECT_NE(o.err.find("heads"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("tensor 1"), std::string::npos) << o.err;
+}
+
 TEST_F(Mpirun, ALayoutThatDoesNotFitIsRefusedOnceWithCode2) {
   const Outcome o = run_ranked(3, train("wrong", {"train.global_batch=8"}));
   EXPECT_EQ(o.code, 2) << o.err;

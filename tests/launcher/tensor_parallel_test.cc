@@ -1,0 +1,176 @@
+// Tensor parallelism in training, with ranks as threads: a hybrid of mixers of all families,
+// experts with a shared one, packed documents, tied embeddings; alone and with sequence and data
+// ranks. Neither the vocabulary nor the tokens nor the feed-forward widths divide by the ranks.
+#include <gtest/gtest.h>
+
+#include "launcher/trainer.h"
+#include "parallel/thread_comm.h"
+#include "tests/support/near.h"
+#include "tests/support/rank_training.h"
+#include "tests/support/rig.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+// With an epsilon of 1e-3 Adam does not turn the sign of a gradient that is almost zero into a
+// whole step.
+Config tiny(const std::vector<std::string>& overrides = {}) {
+  return config_from_text(R"(
+[model]
+vocab = 61
+hidden = 32
+layers = 9
+pattern = "ABCDEFGHI"
+tie_embeddings = true
+[model.layer.A]
+mixer = "retnet"
+heads = 4
+[model.layer.B]
+mixer = "softmax"
+heads = 4
+kv_heads = 2
+ffn = "dense"
+[model.layer.C]
+mixer = "hgrn2"
+heads = 4
+ffn = "none"
+[model.layer.D]
+mixer = "gated_deltanet"
+heads = 4
+[model.layer.E]
+mixer = "rwkv7"
+heads = 4
+ffn = "none"
+[model.layer.F]
+mixer = "mamba"
+state = 4
+ffn = "none"
+[model.layer.G]
+mixer = "mamba2"
+heads = 4
+state = 4
+ffn = "none"
+[model.layer.H]
+mixer = "fox"
+heads = 4
+acp = true
+ffn = "none"
+[model.layer.I]
+mixer = "mom"
+heads = 4
+[model.dense]
+ffn = 53
+[model.moe]
+experts = 5
+active = 2
+ffn = 20
+shared = 1
+shared_gate = true
+aux_loss = 0.01
+z_loss = 0.001
+[train]
+steps = 3
+sequence = 29
+global_batch = 4
+micro_batch = 2
+precision = "f32"
+[optimizer]
+lr = 1e-3
+warmup = 0
+schedule = "constant"
+eps = 1e-3
+[run]
+dir = "unused"
+)",
+                          "tiny.toml", overrides);
+}
+
+// Rows of a simple rule with three documents each, one of a single token.
+Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
+  const int64_t length = config.train.sequence;
+  Batch batch{.tokens = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .targets = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .documents = {0},
+              .target_tokens = rows * length};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t value = (first + r) * 5 + t * t;
+      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
+      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+    }
+    const int64_t start = r * length;
+    for (const int64_t border : {start + 1, start + length / 3, start + length}) {
+      batch.documents.push_back(static_cast<int32_t>(border));
+    }
+  }
+  return batch;
+}
+
+History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, rule_batch); }
+
+struct Case {
+  int tensor, sequence, data;
+  std::vector<std::string> more = {};
+  int ranks() const { return tensor * sequence * data; }
+  std::vector<std::string> with(std::vector<std::string> overrides) const {
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return overrides;
+  }
+};
+
+class TensorRanks : public testing::TestWithParam<Case> {};
+
+// Sums are formed in another order: some hundred roundings of 6e-8, which three steps of Adam
+// amplify by at most lr / epsilon each. The experts are those that one rank chose.
+TEST_P(TensorRanks, GiveTheLossesNormsAndWeightsOfOneRank) {
+  const ScratchFolder folder;
+  const std::string file = folder / "routing.safetensors";
+  const Case& c = GetParam();
+  const History one = train(tiny(c.with({"run.routing_trace=write:" + file})), 1);
+  const History many = train(tiny(c.with({"run.routing_trace=replay:" + file,
+                                          "parallel.tensor=" + std::to_string(c.tensor),
+                                          "parallel.sequence=" + std::to_string(c.sequence)})),
+                             c.ranks());
+  for (size_t s = 0; s < one.steps.size(); ++s) {
+    const StepResult &a = one.steps[s], &b = many.steps[s];
+    EXPECT_NEAR(a.loss, b.loss, 3e-5 * a.loss) << "step " << s;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 3e-4 * a.grad_norm) << "step " << s;
+    EXPECT_NEAR(a.aux_loss, b.aux_loss, 3e-5 * a.aux_loss) << "step " << s;
+    EXPECT_NEAR(a.z_loss, b.z_loss, 3e-4 * a.z_loss) << "step " << s;
+    ASSERT_EQ(a.moe.size(), b.moe.size());
+    for (size_t l = 0; l < a.moe.size(); ++l) EXPECT_EQ(a.moe[l].counts, b.moe[l].counts);
+    ASSERT_EQ(a.pruning.size(), b.pruning.size());
+    for (size_t l = 0; l < a.pruning.size(); ++l) {
+      EXPECT_EQ(a.pruning[l].heads.size(), b.pruning[l].heads.size());
+    }
+  }
+  EXPECT_NEAR(one.valid, many.valid, 3e-5 * one.valid);
+  const std::vector<double> w(one.weights.begin(), one.weights.end()),
+      v(many.weights.begin(), many.weights.end());
+  EXPECT_TRUE(Near(v, w, 3e-4));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, TensorRanks,
+    testing::Values(Case{2, 1, 1}, Case{2, 1, 1, {"model.moe.aux_scope=sequence"}},
+                    Case{2, 1, 1, {"model.tie_embeddings=false", "train.micro_batch=1"}},
+                    Case{2, 1, 1, {"model.moe.aux_scope=global_batch", "train.recompute=full"}},
+                    Case{2, 2, 1, {"model.moe.aux_scope=sequence", "train.recompute=selective"}},
+                    Case{2, 1, 2, {"parallel.zero=1"}}, Case{4, 1, 1},
+                    // Fewer tokens in a micro-batch than tensor x sequence ranks.
+                    Case{4, 2, 1, {"train.sequence=7", "train.micro_batch=1"}}),
+    [](const auto& info) {
+      return fmt::format("{}_tensor_{}_sequence_{}_data_{}", info.index, info.param.tensor,
+                         info.param.sequence, info.param.data);
+    });
+
+TEST(TensorRanksTwice, GiveTheSameBits) {
+  const Config config = tiny({"parallel.tensor=2", "train.steps=2"});
+  const History a = train(config, 2), b = train(config, 2);
+  for (size_t s = 0; s < a.steps.size(); ++s) EXPECT_EQ(a.steps[s].loss, b.steps[s].loss);
+  EXPECT_EQ(a.weights, b.weights);
+}
+
+}  // namespace
+}  // namespace weft::test
