@@ -30,7 +30,8 @@ TEST_P(TensorLaws, TwoRanks) { expect_like_one({.tensor = 2}); }
 // As many ranks as heads: fewer kv heads than ranks where there are any.
 TEST_P(TensorLaws, FourRanks) { expect_like_one({.tensor = 4}); }
 
-// Not every mixer can have six heads here (they divide the hidden width), or be cut by three (groups).
+// Not every mixer can have six heads here (they divide the hidden width), or be cut by three
+// (groups).
 TEST_P(TensorLaws, ThreeRanks) {
   try {
     expect_like_one({.tensor = 3, .heads = 6});
