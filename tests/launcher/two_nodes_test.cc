@@ -30,7 +30,8 @@ class TwoNodes : public Mpirun {
   }
   std::vector<std::string> on_both(const std::vector<std::string>& weft) const {
     std::vector<std::string> all = {
-        "run", name, in_project("launcher/run"), "-n", "2", "--hostfile", hosts, weft_program()};
+        "run", name,          in_project("launcher/run"), "-n", "2", "--cores", "1", "--hostfile",
+        hosts, weft_program()};
     all.insert(all.end(), weft.begin(), weft.end());
     return all;
   }
@@ -55,6 +56,7 @@ TEST_F(TwoNodes, TrainingOverTcpGivesTheLossesOfOneNode) {
   const int64_t before = sent();
   const Outcome o = nodes(on_both(train("two")));
   ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("2 ranks x 1 threads"), std::string::npos) << o.out;  // as many as cores
   EXPECT_EQ(losses("two"), losses("one"));  // the same layout: the same bits
   // Each sums half of the gradients of the other, and gets its half of the weights: in 4 steps at
   // least 4 times what the first rank has sent of its share.
