@@ -42,6 +42,38 @@ TEST_P(TensorLaws, ThreeRanks) {
 
 TEST_P(TensorLaws, WithSequenceRanks) { expect_like_one({.tensor = 2, .sequence = 2}); }
 
+// What cannot be shared is refused with the nearest number that can.
+TEST(TensorRefusals, NameTheOptionAndTheNearestValue) {
+  struct Wrong {
+    const char *mixer, *options, *option, *nearest;
+    int ranks;
+  };
+  const Wrong kWrong[] = {
+      {"softmax", "heads = 4", "heads = 4", "number of heads is 3", 3},
+      {"softmax", "heads = 12\nkv_heads = 4\ndk = 4\ndv = 4", "kv_heads = 4", "kv heads is 3", 3},
+      {"softmax", "heads = 12\nkv_heads = 2\ndk = 4\ndv = 4", "kv_heads = 2", "kv heads is 1", 3},
+      {"mamba", "inner = 40", "inner: 40", "that works is 39", 3},
+      {"s4", "inner = 41", "inner: 41", "that works is 42", 2},
+      {"mamba2", "heads = 12\ninner = 48\ngroups = 4\nstate = 12", "groups = 4", "works is 3", 3},
+      {"mamba2", "heads = 4\ninner = 48\nstate = 7", "state: 7", "that works is 8", 2}};
+  for (const Wrong& wrong : kWrong) {
+    Coordinates here;
+    here[Axis::kTensor] = {0, wrong.ranks};
+    ParameterStore store(here);
+    const Build build{.store = store, .scope = "t.", .hidden = kHidden};
+    const OptionTable options = OptionTable::parse(wrong.options);
+    try {
+      make_mixer(wrong.mixer, MixerBuild{build, options});
+      ADD_FAILURE() << wrong.mixer << " with " << wrong.options << " was accepted";
+    } catch (const ConfigError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find(wrong.option), std::string::npos) << text;
+      EXPECT_NE(text.find(wrong.nearest), std::string::npos) << text;
+      EXPECT_NE(text.find("parallel.tensor"), std::string::npos) << text;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, TensorLaws, testing::ValuesIn(mixers_and_variants()), name_of_case);
 
 }  // namespace
