@@ -3,6 +3,7 @@
 #include <hdf5.h>
 
 #include <array>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -42,11 +43,23 @@ class Handle {
   herr_t (*close_)(hid_t);
 };
 
-void silence_library() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }  // errors are ours to tell
+void prepare_library() {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are ours to tell
+  H5PLset_loading_state(0);                     // a file may not make the library load code
+}
+
+// Plain files, whatever the environment says.
+Handle plain_access() {
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_fapl_sec2(access);
+  return {access.release(), H5Pclose};
+}
 
 std::array<hsize_t, Shape::kMaxDims> sizes(const Shape& shape) {
   std::array<hsize_t, Shape::kMaxDims> out{};
-  for (int i = 0; i < shape.dims(); ++i) out[static_cast<size_t>(i)] = static_cast<hsize_t>(shape[i]);
+  for (int i = 0; i < shape.dims(); ++i) {
+    out[static_cast<size_t>(i)] = static_cast<hsize_t>(shape[i]);
+  }
   return out;
 }
 
@@ -57,11 +70,28 @@ Handle space_of(const Shape& shape) {
           H5Sclose};
 }
 
-void select(hid_t space, const Box& box, const std::string& path) {
-  if (box.extent.dims() == 0) return;
-  const auto offset = sizes(box.offset), extent = sizes(box.extent);
-  check_h5(H5Sselect_hyperslab(space, H5S_SELECT_SET, offset.data(), nullptr, extent.data(), nullptr),
-           path, "selecting a slice");
+Handle create_file(const std::string& path) {
+  const Handle access = plain_access();
+  // Large datasets start at a page, so that they are written and mapped in whole pages.
+  H5Pset_alignment(access, 1 << 20, 4096);
+  return {check_h5(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access), path,
+                   "creating the file"),
+          H5Fclose};
+}
+
+void close_file(Handle& file, const std::string& path) {
+  check_h5(H5Fclose(file.release()), path, "closing the file");
+}
+
+Handle create_dataset(hid_t file, const std::string& path, const std::string& name, hid_t space,
+                      hid_t properties) {
+  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(links, 1);
+  H5Pset_obj_track_times(properties, 0);  // the same weights make the same file
+  return {check_h5(
+              H5Dcreate2(file, name.c_str(), H5T_IEEE_F32LE, space, links, properties, H5P_DEFAULT),
+              path, "creating " + name),
+          H5Dclose};
 }
 
 // Refuses links that lead out of the place where they stand, at every step of the name.
@@ -77,93 +107,94 @@ void check_links(hid_t file, const std::string& path, const std::string& name) {
   }
 }
 
-void check_dataset(hid_t set, const std::string& path, const std::string& name, const Shape& shape) {
+bool has_extents(hid_t set, const Shape& shape) {
+  const Handle space(H5Dget_space(set), H5Sclose);
+  std::array<hsize_t, H5S_MAX_RANK> extent{};
+  if (H5Sget_simple_extent_ndims(space) != shape.dims()) return false;
+  if (shape.dims() > 0) H5Sget_simple_extent_dims(space, extent.data(), nullptr);
+  for (int i = 0; i < shape.dims(); ++i) {
+    if (extent[static_cast<size_t>(i)] != static_cast<hsize_t>(shape[i])) return false;
+  }
+  return true;
+}
+
+void check_dataset(hid_t file, const std::string& path, const Hdf5Expected& expected) {
+  const auto& [name, shape] = expected.dataset;
+  check_links(file, path, name);
+  const Handle set(check_h5(H5Dopen2(file, name.c_str(), H5P_DEFAULT), path, "opening " + name),
+                   H5Dclose);
   const Handle properties(H5Dget_create_plist(set), H5Pclose);
   const Handle type(H5Dget_type(set), H5Tclose);
-  const Handle space(H5Dget_space(set), H5Sclose);
   if (H5Pget_layout(properties) != H5D_CONTIGUOUS || H5Pget_external_count(properties) != 0 ||
       H5Pget_nfilters(properties) != 0) {
     throw ConfigError("{}: {} is not stored plainly inside the file; refused", path, name);
   }
   if (H5Tequal(type, H5T_IEEE_F32LE) <= 0) throw ConfigError("{}: {} is not f32", path, name);
-  std::array<hsize_t, H5S_MAX_RANK> extent{};
-  const int dims = H5Sget_simple_extent_ndims(space);
-  bool same = dims == shape.dims();
-  if (same && dims > 0) {
-    H5Sget_simple_extent_dims(space, extent.data(), nullptr);
-    for (int i = 0; i < dims; ++i) {
-      same = same && extent[static_cast<size_t>(i)] == static_cast<hsize_t>(shape[i]);
-    }
+  if (!has_extents(set, shape)) {
+    throw ConfigError("{}: {} does not have the extents {}", path, name, shape);
   }
-  if (!same) throw ConfigError("{}: {} does not have the extents {}", path, name, shape);
+  if (shape.elements() == 0) return;
+  if (H5Dget_offset(set) != static_cast<haddr_t>(expected.position)) {
+    throw ConfigError("{}: {} does not start at byte {}, where the manifest has it", path, name,
+                      expected.position);
+  }
 }
 
 }  // namespace
 
-struct Hdf5Writer::Impl {
-  std::string path;
-  hid_t file = -1;
-};
-
-Hdf5Writer::Hdf5Writer(const std::string& path) : impl_(std::make_unique<Impl>()) {
-  silence_library();
-  impl_->path = path;
-  impl_->file = check_h5(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT), path,
-                         "creating the file");
+std::vector<int64_t> create_hdf5(const std::string& path,
+                                 const std::vector<Hdf5Dataset>& datasets) {
+  prepare_library();
+  Handle file = create_file(path);
+  std::vector<int64_t> positions;
+  for (const Hdf5Dataset& d : datasets) {
+    const Handle space = space_of(d.shape);
+    const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    H5Pset_alloc_time(properties, H5D_ALLOC_TIME_EARLY);  // the place is known at once
+    H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
+    const Handle set = create_dataset(file, path, d.name, space, properties);
+    const haddr_t at = d.shape.elements() == 0 ? 0 : H5Dget_offset(set);
+    if (at == HADDR_UNDEF) throw Error("{}: HDF5 gave {} no place", path, d.name);
+    positions.push_back(static_cast<int64_t>(at));
+  }
+  close_file(file, path);
+  return positions;
 }
 
-Hdf5Writer::~Hdf5Writer() {
-  if (impl_->file >= 0) H5Fclose(impl_->file);
+void create_virtual_hdf5(const std::string& path, const std::vector<VirtualDataset>& datasets) {
+  prepare_library();
+  Handle file = create_file(path);
+  for (const VirtualDataset& d : datasets) {
+    if (d.shape.dims() == 0) {  // a scalar cannot be virtual: a link to the one there is
+      const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+      H5Pset_create_intermediate_group(links, 1);
+      check_h5(H5Lcreate_external(d.parts.at(0).file.c_str(), d.parts.at(0).dataset.c_str(), file,
+                                  d.name.c_str(), links, H5P_DEFAULT),
+               path, "linking " + d.name);
+      continue;
+    }
+    const Handle space = space_of(d.shape);
+    const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+    for (const Hdf5Part& part : d.parts) {
+      if (part.extent.elements() == 0) continue;
+      const Handle source = space_of(part.extent);
+      const auto offset = sizes(part.offset), extent = sizes(part.extent);
+      H5Sselect_hyperslab(space, H5S_SELECT_SET, offset.data(), nullptr, extent.data(), nullptr);
+      check_h5(H5Pset_virtual(properties, space, part.file.c_str(), part.dataset.c_str(), source),
+               path, "joining " + d.name);
+    }
+    H5Sselect_all(space);
+    create_dataset(file, path, d.name, space, properties);
+  }
+  close_file(file, path);
 }
 
-void Hdf5Writer::write(const std::string& name, ConstView data) {
-  WEFT_CHECK(data.dtype == DType::kF32 && data.contiguous(), "{} must be f32 and contiguous", name);
-  const Handle space = space_of(data.shape);
-  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
-  H5Pset_create_intermediate_group(links, 1);
-  const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_obj_track_times(properties, 0);  // the same weights make the same file
-  const Handle set(check_h5(H5Dcreate2(impl_->file, name.c_str(), H5T_IEEE_F32LE, space, links,
-                                       properties, H5P_DEFAULT),
-                            impl_->path, "creating " + name),
-                   H5Dclose);
-  if (data.shape.elements() == 0) return;
-  check_h5(H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data.data), impl_->path,
-           "writing " + name);
-}
-
-void Hdf5Writer::close() {
-  const hid_t file = std::exchange(impl_->file, -1);
-  check_h5(H5Fclose(file), impl_->path, "closing the file");
-}
-
-struct Hdf5Reader::Impl {
-  std::string path;
-  hid_t file = -1;
-};
-
-Hdf5Reader::Hdf5Reader(const std::string& path) : impl_(std::make_unique<Impl>()) {
-  silence_library();
-  impl_->path = path;
-  impl_->file = check_h5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), path, "opening the file");
-}
-
-Hdf5Reader::~Hdf5Reader() { H5Fclose(impl_->file); }
-
-void Hdf5Reader::read(const std::string& name, const Shape& shape, const Box& from, const Shape& to,
-                      const Tensor& out) const {
-  check_links(impl_->file, impl_->path, name);
-  const Handle set(check_h5(H5Dopen2(impl_->file, name.c_str(), H5P_DEFAULT), impl_->path,
-                            "opening " + name),
-                   H5Dclose);
-  check_dataset(set, impl_->path, name, shape);
-  if (from.extent.elements() == 0) return;
-  const Handle file_space(H5Dget_space(set), H5Sclose);
-  const Handle memory = space_of(out.shape());
-  select(file_space, from, impl_->path);
-  select(memory, {to, from.extent}, impl_->path);
-  check_h5(H5Dread(set, H5T_NATIVE_FLOAT, memory, file_space, H5P_DEFAULT, out.data<float>()),
-           impl_->path, "reading " + name);
+void check_hdf5(const std::string& path, const std::vector<Hdf5Expected>& expected) {
+  prepare_library();
+  const Handle access = plain_access();
+  const Handle file(
+      check_h5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), path, "opening the file"), H5Fclose);
+  for (const Hdf5Expected& e : expected) check_dataset(file, path, e);
 }
 
 }  // namespace weft

@@ -1,54 +1,46 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/shape.h"
-#include "core/tensor.h"
 
-// The little of HDF5 that checkpoints need: flat files of plain f32 datasets. What is read is checked before
-// it is used: hard links only, contiguous storage inside the file itself, no filters, the expected type and
-// extents. Errors carry HDF5's own text.
+// The little of HDF5 that checkpoints need. The library lays files out and says where the bytes of
+// each dataset stand; the bytes themselves are written and read by us, at these places: a full disk
+// or a hostile file never meets the library in the middle of something, and threads do not wait for
+// its lock. Errors carry HDF5's own text.
 namespace weft {
 
-// A new file; it must not exist. close() before the file is used: errors of late writes show there.
-class Hdf5Writer {
- public:
-  explicit Hdf5Writer(const std::string& path);
-  ~Hdf5Writer();
-  Hdf5Writer(const Hdf5Writer&) = delete;
-  Hdf5Writer& operator=(const Hdf5Writer&) = delete;
-
-  // One f32 dataset; folders of the name ("adam/m/embed.weight") are made.
-  void write(const std::string& name, ConstView data);
-  void close();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+struct Hdf5Dataset {
+  std::string name;  // "adam/m/embed.weight": folders of the name are made
+  Shape shape;
 };
 
-// A box of a dataset or of a tensor.
-struct Box {
+// A new file of plain f32 datasets (little endian, contiguous) whose bytes are still to be written.
+// Returns where in the file each one starts; 0 for an empty one. The file must not exist; the same
+// datasets give the same file.
+std::vector<int64_t> create_hdf5(const std::string& path, const std::vector<Hdf5Dataset>& datasets);
+
+// One box of a dataset that lies in another file.
+struct Hdf5Part {
+  std::string file, dataset;  // the file beside this one
   Shape offset, extent;
 };
-
-class Hdf5Reader {
- public:
-  explicit Hdf5Reader(const std::string& path);
-  ~Hdf5Reader();
-  Hdf5Reader(const Hdf5Reader&) = delete;
-  Hdf5Reader& operator=(const Hdf5Reader&) = delete;
-
-  // Copies box `from` of the dataset `name`, whose extents must be `shape`, to the box of the same extent at
-  // `to` of `out` (f32, contiguous).
-  void read(const std::string& name, const Shape& shape, const Box& from, const Shape& to,
-            const Tensor& out) const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+struct VirtualDataset {
+  std::string name;
+  Shape shape;
+  std::vector<Hdf5Part> parts;
 };
+// A new file whose datasets present boxes of other files as one.
+void create_virtual_hdf5(const std::string& path, const std::vector<VirtualDataset>& datasets);
+
+// Checks what readers with HDF5 would meet: hard links all the way, f32 of these extents,
+// contiguous inside the file itself without filters, its bytes at this place. ConfigError where it
+// is not so.
+struct Hdf5Expected {
+  Hdf5Dataset dataset;
+  int64_t position = 0;
+};
+void check_hdf5(const std::string& path, const std::vector<Hdf5Expected>& expected);
 
 }  // namespace weft

@@ -1,7 +1,9 @@
 #include "core/manifest.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/hash.h"
 
@@ -9,22 +11,87 @@ namespace weft {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kVersion = 1;
-
-Json to_list(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
-
-Shape shape_from(const Json& list) {
-  Shape shape;
-  for (const Json& extent : list) shape.append(extent.get<int64_t>());
-  return shape;
-}
+constexpr int64_t kVersion = 2;
+constexpr int kDepth = 8;            // of nesting; ours has five
+constexpr size_t kPieces = 1 << 15;  // of one tensor: every pair is compared
+constexpr int64_t kMaxBytes = int64_t{1} << 60;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw ConfigError("{}: not a whole manifest: {}", path, why);
 }
 
-bool plain_name(const std::string& name) {
-  return !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
+// The values of a JSON object, each checked to be what it should be.
+struct Reader {
+  const std::string& path;
+
+  int64_t number(const Json& from, const char* key) const { return number(from.at(key), key, 0); }
+  int64_t number(const Json& value, const std::string& what, int64_t least) const {
+    const bool fits = value.is_number_integer() &&
+                      !(value.is_number_unsigned() &&
+                        value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()});
+    if (!fits || value.get<int64_t>() < least) refuse(path, what + " is not a number that fits");
+    return value.get<int64_t>();
+  }
+
+  Shape shape(const Json& from, const char* key) const {
+    const Json& list = from.at(key);
+    if (!list.is_array() || list.size() > Shape::kMaxDims) refuse(path, "a shape of too many dims");
+    Shape out;
+    for (const Json& extent : list) out.append(number(extent, key, 0));
+    return out;
+  }
+
+  std::string hash(const Json& from) const {
+    const std::string text = from.at("hash");
+    const bool hex = text.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (text.size() != 32 || !hex) refuse(path, "a hash that is none");
+    return text;
+  }
+
+  // A file inside the folder: nothing that leads elsewhere, hides or ends early.
+  std::string file_name(const Json& from, const char* key) const {
+    const std::string name = from.at(key);
+    const bool plain = name.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                           "0123456789._-") == std::string::npos;
+    if (name.empty() || name[0] == '.' || !plain || name.size() > 255)
+      refuse(path, "file name '" + name + "'");
+    return name;
+  }
+
+  std::string tensor_name(const Json& from, const char* key) const {
+    const std::string name = from.at(key);
+    const auto odd = [](char c) { return c <= ' ' || c > '~'; };
+    if (name.empty() || std::any_of(name.begin(), name.end(), odd))
+      refuse(path, "tensor name '" + name + "'");
+    return name;
+  }
+
+  Manifest::File file(const Json& from) const {
+    return {file_name(from, "name"), number(from, "bytes"), hash(from)};
+  }
+
+  Manifest::Piece piece(const Json& from) const {
+    if (from.at("type") != "f32") refuse(path, "a slice of a type that is not f32");
+    return {tensor_name(from, "tensor"),
+            file_name(from, "file"),
+            tensor_name(from, "dataset"),
+            shape(from, "global"),
+            {shape(from, "offset"), shape(from, "extent")},
+            number(from, "position"),
+            hash(from)};
+  }
+};
+
+Json to_list(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
+
+// Elements, or nothing when their bytes could not be counted.
+bool countable(const Shape& shape) {
+  int64_t product = 4;
+  for (const int64_t extent : shape) {
+    if (__builtin_mul_overflow(product, extent, &product) || product > kMaxBytes) return false;
+  }
+  return true;
 }
 
 bool inside(const Slice& slice, const Shape& global) {
@@ -37,7 +104,8 @@ bool inside(const Slice& slice, const Shape& global) {
 
 bool overlap(const Slice& a, const Slice& b) {
   for (int i = 0; i < a.offset.dims(); ++i) {
-    if (a.offset[i] + a.extent[i] <= b.offset[i] || b.offset[i] + b.extent[i] <= a.offset[i]) return false;
+    if (a.offset[i] + a.extent[i] <= b.offset[i] || b.offset[i] + b.extent[i] <= a.offset[i])
+      return false;
   }
   return a.extent.elements() > 0 && b.extent.elements() > 0;
 }
@@ -47,67 +115,116 @@ void check_cover(const Manifest& m, const std::string& path) {
   std::map<std::string, std::vector<const Manifest::Piece*>> by_tensor;
   for (const Manifest::Piece& piece : m.pieces) by_tensor[piece.tensor].push_back(&piece);
   for (const auto& [name, pieces] : by_tensor) {
+    if (pieces.size() > kPieces) refuse(path, name + " has too many slices");
+    if (!countable(pieces[0]->global)) refuse(path, name + " is too large");
     int64_t covered = 0;
     for (size_t i = 0; i < pieces.size(); ++i) {
       if (!(pieces[i]->global == pieces[0]->global)) refuse(path, name + " has two shapes");
-      if (!inside(pieces[i]->slice, pieces[i]->global)) refuse(path, name + " has a slice outside of it");
+      if (!inside(pieces[i]->slice, pieces[i]->global))
+        refuse(path, name + " has a slice outside of it");
       covered += pieces[i]->slice.extent.elements();
       for (size_t j = 0; j < i; ++j) {
-        if (overlap(pieces[i]->slice, pieces[j]->slice)) refuse(path, name + " has overlapping slices");
+        if (overlap(pieces[i]->slice, pieces[j]->slice))
+          refuse(path, name + " has overlapping slices");
       }
     }
     if (covered != pieces[0]->global.elements()) refuse(path, name + " is not complete");
   }
 }
 
+// Every slice inside its file, and all of a file together no more than the file.
+void check_places(const Manifest& m, const std::string& path) {
+  struct Room {
+    int64_t bytes, left;
+  };
+  std::map<std::string, Room> files;
+  for (const Manifest::File& file : m.files) {
+    if (file.bytes > kMaxBytes) refuse(path, "a file of an impossible size");
+    if (!files.emplace(file.name, Room{file.bytes, file.bytes}).second)
+      refuse(path, file.name + " is listed twice");
+  }
+  for (const Manifest::Piece& piece : m.pieces) {
+    const auto found = files.find(piece.file);
+    if (found == files.end()) refuse(path, "a slice in a file that is not listed");
+    Room& room = found->second;
+    const int64_t bytes = bytes_of(piece);
+    if (bytes > room.bytes || piece.position > room.bytes - bytes)
+      refuse(path, "a slice of " + piece.tensor + " outside of " + piece.file);
+    room.left -= bytes;
+    if (room.left < 0) refuse(path, piece.file + " holds more than it has bytes");
+  }
+}
+
 Manifest from_body(const Json& body, const std::string& path) {
+  const Reader read{path};
   Manifest m;
-  m.step = body.at("step");
-  m.samples = body.at("samples");
-  m.updates = body.at("updates");
-  m.seed = body.at("seed");
+  m.step = read.number(body, "step");
+  m.samples = read.number(body, "samples");
+  m.updates = read.number(body, "updates");
+  m.seed = read.number(body.at("seed"), "seed", std::numeric_limits<int64_t>::min());
   m.config = body.at("config");
   m.data = body.at("data");
-  m.layout = body.at("layout");
-  for (const Json& f : body.at("files")) {
-    m.files.push_back({f.at("name"), f.at("bytes"), f.at("hash")});
-    if (!plain_name(m.files.back().name)) refuse(path, "file name " + m.files.back().name);
+  for (const auto& [name, size] : body.at("layout").items()) {
+    m.layout[name] = read.number(size, "layout", 0);
   }
-  for (const Json& p : body.at("slices")) {
-    m.pieces.push_back({p.at("tensor"), p.at("file"), p.at("dataset"), shape_from(p.at("global")),
-                        {shape_from(p.at("offset")), shape_from(p.at("extent"))}});
-    const bool known = std::any_of(m.files.begin(), m.files.end(),
-                                   [&](const auto& f) { return f.name == m.pieces.back().file; });
-    if (!known) refuse(path, "a slice in a file that is not listed");
-  }
+  for (const Json& f : body.at("files")) m.files.push_back(read.file(f));
+  for (const Json& p : body.at("slices")) m.pieces.push_back(read.piece(p));
+  if (body.contains("index")) m.index = read.file(body.at("index"));
   return m;
+}
+
+// Text that nests deeper than a manifest does would exhaust the stack where it is walked.
+Json parse(const std::string& text, const std::string& path) {
+  return Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > kDepth) refuse(path, "nested too deeply");
+    return true;
+  });
+}
+
+Json file_entry(const Manifest::File& f) {
+  return {{"name", f.name}, {"bytes", f.bytes}, {"hash", f.hash}};
 }
 
 }  // namespace
 
+int64_t bytes_of(const Manifest::Piece& piece) { return 4 * piece.slice.extent.elements(); }
+
 std::string to_json(const Manifest& m) {
   Json files = Json::array(), slices = Json::array();
-  for (const auto& f : m.files) files.push_back({{"name", f.name}, {"bytes", f.bytes}, {"hash", f.hash}});
+  for (const auto& f : m.files) files.push_back(file_entry(f));
   for (const auto& p : m.pieces) {
-    slices.push_back({{"tensor", p.tensor}, {"type", "f32"}, {"file", p.file}, {"dataset", p.dataset},
-                      {"global", to_list(p.global)}, {"offset", to_list(p.slice.offset)},
-                      {"extent", to_list(p.slice.extent)}});
+    slices.push_back({{"tensor", p.tensor},
+                      {"type", "f32"},
+                      {"file", p.file},
+                      {"dataset", p.dataset},
+                      {"global", to_list(p.global)},
+                      {"offset", to_list(p.slice.offset)},
+                      {"extent", to_list(p.slice.extent)},
+                      {"position", p.position},
+                      {"hash", p.hash}});
   }
-  const Json body = {{"version", kVersion}, {"step", m.step},     {"samples", m.samples},
-                     {"updates", m.updates}, {"seed", m.seed},     {"config", m.config},
-                     {"data", m.data},       {"layout", m.layout}, {"files", files},
-                     {"slices", slices}};
+  Json body = {{"version", kVersion},  {"step", m.step},     {"samples", m.samples},
+               {"updates", m.updates}, {"seed", m.seed},     {"config", m.config},
+               {"data", m.data},       {"layout", m.layout}, {"files", files},
+               {"slices", slices}};
+  if (!m.index.name.empty()) body["index"] = file_entry(m.index);
   return Json{{"hash", hash_of(body.dump())}, {"manifest", body}}.dump(1) + "\n";
 }
 
 Manifest manifest_from_json(const std::string& text, const std::string& path) {
   try {
-    const Json whole = Json::parse(text);
+    const Json whole = parse(text, path);
     const Json& body = whole.at("manifest");
-    if (hash_of(body.dump()) != whole.at("hash").get<std::string>()) refuse(path, "its hash does not fit");
-    if (body.at("version").get<int64_t>() != kVersion) refuse(path, "another version");
+    if (hash_of(body.dump()) != whole.at("hash").get<std::string>())
+      refuse(path, "its hash does not fit");
+    const Json& version = body.at("version");
+    if (version != kVersion) {
+      refuse(path,
+             fmt::format("its version is {}, this program reads {}", version.dump(), kVersion));
+    }
     Manifest m = from_body(body, path);
     check_cover(m, path);
+    check_places(m, path);
     return m;
   } catch (const Json::exception& error) {
     refuse(path, error.what());

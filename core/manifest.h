@@ -22,6 +22,8 @@ struct Manifest {
     std::string file, dataset;
     Shape global;
     Slice slice;
+    int64_t position = 0;   // of its first byte in the file
+    std::string hash = {};  // of its bytes: f32, little endian, row by row
   };
 
   int64_t step = 0;     // steps taken
@@ -33,12 +35,16 @@ struct Manifest {
   std::map<std::string, int64_t> layout = {};    // of the run that wrote it
   std::vector<File> files = {};
   std::vector<Piece> pieces = {};
+  File index = {};  // the same tensors joined for readers with HDF5; we never open it
 };
+
+int64_t bytes_of(const Manifest::Piece& piece);
 
 std::string to_json(const Manifest& manifest);
 
 // Throws ConfigError for text that is not a whole manifest: damaged, of another version, with names that lead
-// out of the folder, boxes outside their tensor, or tensors that the boxes do not cover exactly once.
+// out of the folder, boxes outside their tensor or their file, tensors that the boxes do not cover exactly once,
+// or boxes that claim more bytes than their files have (so that memory is bounded by the files' sizes).
 Manifest manifest_from_json(const std::string& text, const std::string& path);
 
 }  // namespace weft

@@ -132,6 +132,8 @@ void fields(FieldVisitor& f, RunConfig& c) {
   f("checkpoint_every", c.checkpoint_every, "steps between checkpoints; 0: only at the end",
     at_least(0));
   f("keep", c.keep, "checkpoints kept, the newest ones", at_least(1));
+  f("background_save", c.background_save,
+    "write checkpoints while training goes on, from a copy of weights and moments in memory");
   f.choice("device", c.device, {"auto", "cpu", "cuda"}, "where to compute");
   f("init", c.init, "checkpoint whose weights to start from, with a fresh optimizer");
   f.choice("resume", c.resume, {"auto", "never"}, "go on from the newest checkpoint in run.dir");

@@ -107,6 +107,7 @@ struct RunConfig {
   std::string dir = "runs/run";
   int64_t checkpoint_every = 500;
   int64_t keep = 3;
+  bool background_save = true;
   std::string device = "auto";
   std::string init;
   std::string resume = "auto";

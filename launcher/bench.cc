@@ -5,6 +5,7 @@ namespace weft {
 void add_bench(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure, with the machine's own peak beside it");
   bench->footer("Example: weft bench step configs/tiny.toml --json step.json");
+  add_bench_checkpoint(*bench);
   add_bench_comm(*bench);
   add_bench_gemm(*bench);
   add_bench_mixer(*bench);

@@ -18,6 +18,7 @@ void add_checkpoint(CLI::App& app);
 void add_generate(CLI::App& app);
 
 void add_bench(CLI::App& app);
+void add_bench_checkpoint(CLI::App& bench);
 void add_bench_comm(CLI::App& bench);
 void add_bench_gemm(CLI::App& bench);
 void add_bench_mixer(CLI::App& bench);

@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "parallel/checkpoint_folder.h"
+
 namespace weft {
 namespace {
 
@@ -39,10 +41,21 @@ std::map<std::string, std::string> identity_of(const Config& config) {
 
 FoundCheckpoint open_checkpoint(const std::string& path) {
   if (fs::exists(path + "/manifest.json")) return verify_checkpoint(path);
-  std::string damage;
-  const auto report = [&](const std::string& what) { damage += what + "\n"; };
+  const auto report = [&](const std::string& what) {
+    fmt::print(stderr, "weft: damaged  {} (the one before it is used)\n", what);
+  };
   for (const std::string& folder : {checkpoint_folder(path), path}) {
     if (auto found = newest_checkpoint(folder, report)) return *found;
+  }
+  throw ConfigError("{}: holds no checkpoint; name a run's folder (run.dir) or one of its checkpoints/step-N",
+                    path);
+}
+
+std::vector<std::string> list_checkpoints(const std::string& path) {
+  if (fs::exists(path + "/manifest.json")) return {path};
+  for (const std::string& folder : {checkpoint_folder(path), path}) {
+    const std::vector<std::string> found = published_checkpoints(folder);
+    if (!found.empty()) return found;
   }
   throw ConfigError("{}: holds no checkpoint; name a run's folder (run.dir) or one of its checkpoints/step-N",
                     path);

@@ -14,6 +14,8 @@ inline std::string checkpoint_folder(const std::string& run_dir) { return run_di
 // The checkpoint a path means: a checkpoint itself, a run's folder or a folder of checkpoints (then the newest
 // whole one). ConfigError when there is none.
 FoundCheckpoint open_checkpoint(const std::string& path);
+// All that a path means, oldest first, whole or not.
+std::vector<std::string> list_checkpoints(const std::string& path);
 
 // What changes the model between a checkpoint and the config that resumes it is an error, and so is data that
 // changed under its name.

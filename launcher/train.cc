@@ -16,8 +16,10 @@
 #include "launcher/progress.h"
 #include "launcher/ranks.h"
 #include "launcher/resume.h"
+#include "launcher/saves.h"
 #include "launcher/start_page.h"
 #include "parallel/agree.h"
+#include "parallel/checkpoint_folder.h"
 
 namespace weft {
 namespace {
@@ -41,18 +43,23 @@ std::map<std::string, int64_t> layout_record(const Layout& layout) {
 // one; the first alone writes files (but for checkpoints, which all write) and speaks.
 class TrainRun {
  public:
-  TrainRun(const Config& config, RunData data, const RankContext& ranks)
+  TrainRun(const Config& config, RunData data, const RankContext& ranks, const StopRequest& stop)
       : config_(config),
+        stop_(stop),
         first_(ranks.mesh->rank() == 0),
         ranks_(ranks),
         lock_(first_ ? std::make_unique<RunLock>(config.run.dir) : nullptr),
         data_(std::move(data)),
         runtime_(ranks.threads),
         trainer_(config, runtime_, ranks.mesh),
-        log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}) {
+        log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
+        saves_(config, runtime_.exec(), world(),
+               {.warn = [this](const std::string& text) { tell(text); },
+                .record = [this](const std::string& text) { log_.info("{}", text); }}) {
     peak_ = sum_over(runtime_.exec(), world(),
                      peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9);
     start();
+    saves_.check_room(trainer_.tensors_to_save());
     if (!first_) return;
     metrics_.emplace(config.run.dir, step_ + 1);
     write_run_record(config.run.dir,
@@ -70,14 +77,18 @@ class TrainRun {
       }
     }
     if (!origin_.empty()) say(origin_);
-    const StopRequest stop;
     while (step_ < config_.train.steps) {
       ranks_.mesh->activity().at(step_ + 1, "");
       fire_drill(layout.rank, step_ + 1);
       one_step();
       const bool last = step_ == config_.train.steps;
-      const bool asked = max_over(runtime_.exec(), world(), stop.requested() ? 1 : 0) != 0;
-      if (last || asked || due(config_.run.checkpoint_every)) save();
+      const bool asked = saves_.after_step(stop_.requested());
+      ranks_.mesh->activity().at("saving");
+      if (last || asked) {
+        saves_.save_now(state(), trainer_.tensors_to_save());
+      } else if (due(config_.run.checkpoint_every)) {
+        saves_.save(state(), trainer_.tensors_to_save());
+      }
       if (!last && asked) return stopped();
     }
     finish();
@@ -89,6 +100,10 @@ class TrainRun {
   void say(const std::string& text) {
     if (first_) progress_.line(text);
   }
+  void tell(const std::string& text) {  // also those who come later
+    log_.warning("{}", text);
+    say(text);
+  }
 
   // The first rank looks and verifies; what it found, the others only open. Nothing for an empty path.
   std::optional<FoundCheckpoint> agreed(const std::optional<FoundCheckpoint>& found) {
@@ -97,16 +112,21 @@ class TrainRun {
     return found ? found : read_checkpoint(path);
   }
 
+  // All ranks look together. What is newer than the one they found is damaged, and must not be taken for newer
+  // than what this run saves. A run that starts anew leaves older checkpoints where they cannot be mixed up.
   std::optional<FoundCheckpoint> find_own() {
-    const auto damaged = [this](const std::string& what) {
-      log_.warning("{}", what);
-      say("damaged  " + what + " (the one before it is used)");
-    };
-    std::optional<FoundCheckpoint> found;
-    if (config_.run.resume == "auto" && first_) {
-      found = newest_checkpoint(checkpoint_folder(config_.run.dir), damaged);
+    const std::string folder = checkpoint_folder(config_.run.dir);
+    if (config_.run.resume == "never") {
+      const std::string aside = first_ ? set_aside_all(folder) : "";
+      if (!aside.empty()) tell("kept     the checkpoints of before are now in " + aside);
+      return std::nullopt;
     }
-    return agreed(found);
+    const auto damaged = [this](const std::string& what) {
+      tell("damaged  " + what + " (the one before it is used)");
+    };
+    const auto found = newest_checkpoint(runtime_.exec(), world(), folder, damaged);
+    if (found && first_) set_aside_after(folder, found->manifest.step);
+    return found;
   }
 
   // Weights: from the newest checkpoint of this run, else from run.init, else drawn from the seed.
@@ -134,14 +154,10 @@ class TrainRun {
 
   bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
 
-  void save() {
-    ranks_.mesh->activity().at("saving");
-    Manifest state{.step = step_, .samples = samples_, .updates = trainer_.updates(),
-                   .seed = config_.train.seed, .config = resolved(config_), .data = data_.hashes,
-                   .layout = layout_record(ranks_.mesh->layout()), .files = {}, .pieces = {}};
-    saved_ = save_checkpoint(runtime_.exec(), world(), checkpoint_folder(config_.run.dir),
-                             std::move(state), trainer_.tensors_to_save(), config_.run.keep);
-    log_.info("saved {}", saved_);
+  Manifest state() const {
+    return {.step = step_, .samples = samples_, .updates = trainer_.updates(),
+            .seed = config_.train.seed, .config = resolved(config_), .data = data_.hashes,
+            .layout = layout_record(ranks_.mesh->layout())};
   }
 
   void one_step() {
@@ -223,7 +239,7 @@ class TrainRun {
       }
     }
     if (++bad_steps_ < kBadStepsInARow) return;
-    save();
+    saves_.save_now(state(), trainer_.tensors_to_save());
     throw Error("{} steps in a row gave a loss or gradients that are not finite, the last at step {}; "
                 "lower optimizer.lr, or look at the samples named in {}/log.txt",
                 bad_steps_, result.step + 1, config_.run.dir);
@@ -234,7 +250,7 @@ class TrainRun {
     log_.info("stopped on request after step {}", step_);
     say(fmt::format("stopped on request after step {} of {}, saved in {}\n"
                                "         start the same command again to go on",
-                               step_, config_.train.steps, saved_));
+                               step_, config_.train.steps, saves_.newest()));
     return kExitStopped;
   }
 
@@ -252,11 +268,12 @@ class TrainRun {
         "       {}/metrics.jsonl   one line per step\n"
         "       {}/run.json        what produced it\n"
         "       longer: the same command with train.steps={}",
-        steps_, first_loss_, last_loss_, format_count(tokens / seconds_), saved_, config_.run.dir,
+        steps_, first_loss_, last_loss_, format_count(tokens / seconds_), saves_.newest(), config_.run.dir,
         config_.run.dir, config_.train.steps * 2));
   }
 
   Config config_;
+  const StopRequest& stop_;
   bool first_;  // of all ranks
   RankContext ranks_;
   std::unique_ptr<RunLock> lock_;
@@ -270,14 +287,16 @@ class TrainRun {
   int64_t step_ = 0, samples_ = 0;  // taken and consumed by the whole run
   int64_t steps_ = 0;               // taken by this process
   double seconds_ = 0, first_loss_ = 0, last_loss_ = 0;
-  std::string origin_, saved_;
+  std::string origin_;
+  Saves saves_;
   int bad_steps_ = 0;
 };
 
 int train(const Config& config) {
+  const StopRequest stop;  // heard from the start, answered at the border of a step
   return on_ranks(config, [&](const RankContext& ranks) {
     RunData data = open_data(config);
-    return TrainRun(config, std::move(data), ranks).run();
+    return TrainRun(config, std::move(data), ranks, stop).run();
   });
 }
 

@@ -1,17 +1,19 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/manifest.h"
+#include "core/mapped_file.h"
 #include "parallel/communicator.h"
 
 // Checkpoints: folder/step-000000500/ with one HDF5 file per writing rank, holding the slices it
-// owns, and a manifest. Written beside (".writing-..."), synced, hashed, the manifest last, then
-// published by one rename: what carries a step's name is complete, and the one before stays until
-// then.
+// owns, and a manifest. How they are written: checkpoint_saver.h. Readers go by the manifest, which
+// says where the bytes of every slice stand, and never by what the files say of themselves.
 namespace weft {
 
 // A tensor as this rank holds it: f32, the boxes of its parameter stacked as in the parameter
@@ -37,19 +39,45 @@ struct FoundCheckpoint {
   std::string path;
   Manifest manifest;
 };
-// Checks manifest, sizes and hashes of one checkpoint completely. Throws ConfigError naming the
-// damage.
-FoundCheckpoint verify_checkpoint(const std::string& path);
-// The manifest alone, for ranks whose first one has verified it.
+// The manifest alone, checked in itself. ConfigError naming the damage.
 FoundCheckpoint read_checkpoint(const std::string& path);
+// The manifest, and sizes and hashes of all files with slices. ConfigError naming the damage.
+FoundCheckpoint verify_checkpoint(const std::string& path);
+// More than a reader needs: also the hash of every slice, the index, and that people with HDF5 find
+// each slice where the manifest has it.
+FoundCheckpoint verify_completely(const std::string& path);
 
 // The newest checkpoint that is whole. Damaged ones are reported and passed over. Nothing when
 // there is none; Error when there are some and none is whole.
-std::optional<FoundCheckpoint> newest_checkpoint(
-    const std::string& folder, const std::function<void(const std::string&)>& report);
+using ReportDamage = std::function<void(const std::string&)>;
+std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
+                                                 const ReportDamage& report);
+// The same by all ranks together: each looks at its share of the files, and all find the same.
+// Rank 0 reports.
+std::optional<FoundCheckpoint> newest_checkpoint(Exec& exec, Communicator& world,
+                                                 const std::string& folder,
+                                                 const ReportDamage& report);
 
-// Fills every tensor from the slices that overlap it, whatever layout wrote them. Throws
-// ConfigError when a tensor is missing or has another shape.
+// Reads tensors from the slices that overlap them, whatever layout wrote these. Opens the files it
+// needs, each once. ConfigError when a tensor is missing or has another shape.
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(const FoundCheckpoint& from);  // which must live longer
+
+  // Throws what read() would throw, without reading: before memory is taken for a tensor.
+  void expect(const std::string& tensor, const Shape& global) const;
+  void read(const SavedTensor& into);
+  size_t files_opened() const { return files_.size(); }
+
+ private:
+  const std::vector<const Manifest::Piece*>& pieces_of(const std::string& tensor,
+                                                       const Shape& global) const;
+
+  const FoundCheckpoint& from_;
+  std::map<std::string, std::vector<const Manifest::Piece*>> pieces_;  // by tensor
+  std::map<std::string, MappedFile> files_;                            // opened so far
+};
+
 void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& into);
 
 }  // namespace weft

@@ -6,7 +6,7 @@
 
 // One line per file and piece; names hold no white space.
 //   file NAME BYTES HASH
-//   piece TENSOR FILE DATASET DIMS GLOBAL... OFFSET... EXTENT...
+//   piece TENSOR FILE DATASET POSITION HASH DIMS GLOBAL... OFFSET... EXTENT...
 namespace weft {
 namespace {
 
@@ -31,9 +31,9 @@ std::string parts_to_text(const Manifest& part) {
   for (const Manifest::File& f : part.files)
     text += fmt::format("file {} {} {}\n", f.name, f.bytes, f.hash);
   for (const Manifest::Piece& p : part.pieces) {
-    text +=
-        fmt::format("piece {} {} {} {} {} {} {}\n", p.tensor, p.file, p.dataset, p.global.dims(),
-                    join(p.global), join(p.slice.offset), join(p.slice.extent));
+    text += fmt::format("piece {} {} {} {} {} {} {} {} {}\n", p.tensor, p.file, p.dataset,
+                        p.position, p.hash, p.global.dims(), join(p.global), join(p.slice.offset),
+                        join(p.slice.extent));
   }
   return text;
 }
@@ -50,7 +50,7 @@ void add_parts(const std::string& text, Manifest& whole) {
     } else {
       Manifest::Piece& p = whole.pieces.emplace_back();
       int dims = 0;
-      in >> p.tensor >> p.file >> p.dataset >> dims;
+      in >> p.tensor >> p.file >> p.dataset >> p.position >> p.hash >> dims;
       p.global = read_shape(in, dims);
       p.slice.offset = read_shape(in, dims);
       p.slice.extent = read_shape(in, dims);

@@ -6,8 +6,7 @@
 
 namespace weft {
 
-// Files and pieces of one rank as text that travels to the rank that writes the manifest, and back
-// into one.
+// Files and pieces of one rank as text for the rank that writes the manifest, and back into one.
 std::string parts_to_text(const Manifest& part);
 void add_parts(const std::string& text, Manifest& whole);
 

@@ -8,6 +8,7 @@
 #include "core/indexed_dataset.h"
 #include "core/rng.h"
 #include "launcher/resume.h"
+#include "parallel/checkpoint_folder.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 
@@ -54,7 +55,7 @@ class Resume : public testing::Test {
 
   std::vector<fs::path> checkpoints(const std::string& run) {
     std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(folder_ / (run + "/checkpoints"))) found.push_back(entry.path());
+    for (const std::string& path : published_checkpoints(folder_ / (run + "/checkpoints"))) found.push_back(path);
     std::sort(found.begin(), found.end());
     return found;
   }
@@ -67,11 +68,14 @@ class Resume : public testing::Test {
 
 TEST_F(Resume, AfterAStopOnRequestEqualsUninterrupted) {
   ASSERT_EQ(run_weft(arguments("whole")).code, 0);
-  Program program(arguments("parts"));
-  ASSERT_TRUE(program.wait_for("  3/12  loss"));
-  program.signal(SIGTERM);
-  const Outcome stopped = program.wait();
-  ASSERT_EQ(stopped.code, 75) << stopped.err;
+  for (const auto& [step, signal] :
+       std::map<std::string, int>{{"  3/12  loss", SIGTERM}, {"  5/12  loss", SIGINT}, {"  8/12  loss", SIGUSR1}}) {
+    Program program(arguments("parts", {"train.log_every=1"}));
+    ASSERT_TRUE(program.wait_for(step));
+    program.signal(signal);
+    const Outcome stopped = program.wait();
+    ASSERT_EQ(stopped.code, 75) << stopped.err;
+  }
   const Outcome resumed = run_weft(arguments("parts"));
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_NE(resumed.out.find("resumes"), std::string::npos);
@@ -104,24 +108,29 @@ TEST_F(Resume, PassesOverADamagedCheckpointAndSaysSo) {
   EXPECT_NE(o.out.find("after step 4"), std::string::npos) << o.out;
   ASSERT_EQ(run_weft(arguments("whole")).code, 0);
   EXPECT_TRUE(weights("whole") == weights("run")) << "weights or moments differ";
+  EXPECT_TRUE(fs::exists(folder_ / "run/checkpoints/damaged-step-000000008"));
 }
 
-// 500 random bits of a small checkpoint, manifest and data alike: each flip is seen.
+// 1000 random bits of a small checkpoint, in every one of its files: each flip is seen.
 TEST_F(Resume, EveryFlippedBitIsSeen) {
   ASSERT_EQ(run_weft(arguments("run", {"train.steps=1", "model.hidden=32", "model.vocab=100",
                                        "model.moe.ffn=16"})).code, 0);
   const fs::path path = checkpoints("run").back();
-  ASSERT_NO_THROW(verify_checkpoint(path));
+  ASSERT_NO_THROW(verify_completely(path));
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(path)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  ASSERT_EQ(files.size(), 3u) << "index.h5, manifest.json, rank-00000.h5";
   const RandomStream random(3, "flips");
-  for (uint64_t i = 0; i < 500; ++i) {
-    const fs::path file = path / (i % 4 == 0 ? "manifest.json" : "rank-00000.h5");
+  for (uint64_t i = 0; i < 1000; ++i) {
+    const fs::path& file = files[i % 3];
     const std::string good = get_file(file);
     std::string bad = good;
     const uint64_t bit = random.below(i, bad.size() * 8);
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
     put_file(file, bad);
     try {
-      verify_checkpoint(path);
+      verify_completely(path);
       // White space of the manifest is the one place where a flip may mean nothing.
       EXPECT_EQ(file.filename(), "manifest.json") << "bit " << bit;
       EXPECT_TRUE(json::parse(bad) == json::parse(good)) << "bit " << bit;

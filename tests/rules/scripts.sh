@@ -3,7 +3,7 @@
 . "$(dirname "$0")/files"
 
 scripts=(.ci/run launcher/quickstart launcher/run launcher/setup tests/run tests/rules/at_instruction_set
-  tests/rules/files tests/rules/*.sh tests/support/node_shell tests/support/two_nodes)
+  tests/rules/files tests/rules/*.sh tests/support/node_shell tests/support/two_nodes tests/e2e/kill_and_resume)
 {
   for script in .ci/run launcher/quickstart launcher/run tests/run tests/support/{node_shell,two_nodes}; do
     if [ ! -x "$script" ]; then echo "$script is not executable"; fi

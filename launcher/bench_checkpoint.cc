@@ -1,0 +1,170 @@
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "launcher/bench_support.h"
+#include "launcher/commands.h"
+#include "launcher/progress.h"
+#include "launcher/runtime.h"
+#include "parallel/boxes.h"
+#include "parallel/checkpoint.h"
+#include "parallel/checkpoint_folder.h"
+
+extern char** environ;
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct BenchCheckpointOptions {
+  std::string dir = ".", json;
+  int64_t bytes = int64_t{1} << 30;
+  int pairs = 5;
+};
+
+// A folder of its own inside `dir`, removed afterwards.
+struct BenchFolder {
+  explicit BenchFolder(const std::string& dir)
+      : path(fmt::format("{}/weft-bench-{}", dir, getpid())) {
+    std::error_code failure;
+    fs::create_directories(path, failure);
+    if (failure) throw ConfigError("{}: cannot be written: {}", dir, failure.message());
+  }
+  ~BenchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  BenchFolder(const BenchFolder&) = delete;
+  BenchFolder& operator=(const BenchFolder&) = delete;
+  const std::string path;
+};
+
+void dd(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv = {const_cast<char*>("dd")};
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  const int failed = posix_spawnp(&child, "dd", &files, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  int status = 1;
+  if (failed == 0) waitpid(child, &status, 0);
+  if (failed != 0 || status != 0) throw Error("dd {} failed", arguments.back());
+}
+
+// The next reader finds none of it in memory.
+void forget(const std::string& file) {
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+}
+
+// Sizes as models have them: a few large tensors and many small ones.
+std::vector<SavedTensor> some_tensors(Exec& exec, int64_t bytes) {
+  std::vector<SavedTensor> tensors;
+  for (int64_t left = bytes / 4; left > 0;) {
+    const auto n = static_cast<int64_t>(tensors.size());
+    const int64_t elements = std::min(left, n % 2 == 0 ? (int64_t{8} << 20) : 1000 + 7 * n);
+    const Tensor t = exec.empty({elements});
+    for (int64_t i = 0; i < elements; ++i) t.data<float>()[i] = static_cast<float>(i ^ n);
+    tensors.push_back({fmt::format("parameters/{:05}", n), t.shape(), {whole_of(t.shape())}, t});
+    left -= elements;
+  }
+  return tensors;
+}
+
+nlohmann::json rates(const char* what, int64_t bytes, const std::vector<double>& ours,
+                     const std::vector<double>& dds) {
+  std::vector<double> ratio;
+  for (size_t i = 0; i + 1 < ours.size(); i += 2) {
+    ratio.push_back((dds[i] + dds[i + 1]) / (ours[i] + ours[i + 1]));
+  }
+  const double size = static_cast<double>(bytes) / 1e9;
+  const Quartiles q = quartiles(ratio), a = quartiles(ours), b = quartiles(dds);
+  fmt::print("{:5}  {:.2f} GB/s, dd {:.2f} GB/s: {:.0f} % ({:.0f} to {:.0f})\n", what,
+             size / a.median, size / b.median, 100 * q.median, 100 * q.q1, 100 * q.q3);
+  return {{"gb_per_s", size / a.median},
+          {"dd_gb_per_s", size / b.median},
+          {"ratio", to_json(q)},
+          {"ms", milliseconds(a)},
+          {"dd_ms", milliseconds(b)}};
+}
+
+void run(const BenchCheckpointOptions& o) {
+  Runtime runtime(0);
+  const BenchFolder folder(o.dir);
+  const std::vector<SavedTensor> tensors = some_tensors(runtime.exec(), o.bytes);
+  const std::string plain = folder.path + "/dd", checkpoints = folder.path + "/checkpoints";
+  const std::string count = fmt::format("count={}", (o.bytes + (1 << 20) - 1) >> 20);
+  const auto save = [&] { save_checkpoint(checkpoints, {.step = 1}, tensors, 1); };
+  const auto dd_write = [&] { dd({"if=/dev/zero", "bs=1M", count, "conv=fsync", "of=" + plain}); };
+  const auto load = [&] {
+    const auto found = newest_checkpoint(checkpoints, [](const std::string&) {});
+    load_tensors(*found, tensors);
+  };
+  const auto dd_read = [&] { dd({"bs=1M", "of=/dev/null", "if=" + plain}); };
+  const auto clear = [&] {
+    fs::remove_all(checkpoints);
+    fs::remove(plain);
+    sync();
+  };
+  const auto forget_all = [&] {
+    forget(plain);
+    forget(checkpoint_path(checkpoints, 1) + "/" + rank_file(0));
+  };
+  const auto pairs = [&](auto&& ours, auto&& theirs, auto&& prepare, std::vector<double>& a,
+                         std::vector<double>& b) {
+    for (int i = 0; i < o.pairs; ++i) {
+      for (const bool mine : {true, false, false, true}) {
+        prepare();
+        if (mine)
+          a.push_back(seconds_of(ours));
+        else
+          b.push_back(seconds_of(theirs));
+      }
+    }
+  };
+  fmt::print("{} in {}, memory to disk and back, {} x A-B-B-A\n", format_bytes(o.bytes), o.dir,
+             o.pairs);
+  std::vector<double> write, dd_writes, read, dd_reads;
+  pairs(save, dd_write, clear, write, dd_writes);
+  nlohmann::json result = {{"bench", "checkpoint"}, {"bytes", o.bytes}};
+  result["write"] = rates("write", o.bytes, write, dd_writes);
+  clear();
+  save();
+  dd_write();
+  sync();
+  pairs(load, dd_read, forget_all, read, dd_reads);
+  result["read"] = rates("read", o.bytes, read, dd_reads);
+  if (!o.json.empty()) write_json(o.json, result);
+}
+
+}  // namespace
+
+void add_bench_checkpoint(CLI::App& bench) {
+  auto o = std::make_shared<BenchCheckpointOptions>();
+  CLI::App* command = bench.add_subcommand(
+      "checkpoint", "Saving and loading, beside dd with fsync on the same disk");
+  command->footer(
+      "Example: weft bench checkpoint --dir runs --bytes 4294967296 --json checkpoint.json\n"
+      "Saving counts hashing, syncing, reading back, index and manifest; loading counts the check "
+      "of "
+      "all hashes, from a cold cache.\n"
+      "JSON: write and read, each {gb_per_s, dd_gb_per_s, ratio {median, q1, q3, repetitions}, ms, "
+      "dd_ms}.");
+  command->add_option("--dir", o->dir, "A folder on the disk to measure");
+  command->add_option("--bytes", o->bytes, "Of the checkpoint")->check(CLI::PositiveNumber);
+  command->add_option("--pairs", o->pairs, "Of two saves and two copies by dd")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--json", o->json, "Writes the result to this file");
+  command->callback([o] { run(*o); });
+}
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "core/run_config.h"
+#include "parallel/checkpoint_saver.h"
+
+namespace weft {
+
+// A run's checkpoints: when they are begun, waited for, and what is told of them. All calls are
+// collective.
+class Saves {
+ public:
+  struct Voice {                                     // called on every rank
+    std::function<void(const std::string&)> warn;    // what the user must know
+    std::function<void(const std::string&)> record;  // what may be looked up later
+  };
+  Saves(const Config& config, Exec& exec, Communicator& world, Voice voice);
+
+  // Before training starts: ConfigError when the disk has no room for one checkpoint; a warning
+  // when it has none for all that run.keep lets stay.
+  void check_room(const std::vector<SavedTensor>& tensors);
+
+  // At the end of every step: tells all ranks whether any was asked to stop, and how far saving is.
+  bool after_step(bool asked_to_stop);
+
+  // Begins a save, after the one before it has ended. A save that fails is told, and training goes
+  // on: the checkpoint before is still there, and the next save may find more room.
+  void save(Manifest state, const std::vector<SavedTensor>& tensors);
+  // Saves and waits. Error when it fails: this was the last chance.
+  void save_now(Manifest state, const std::vector<SavedTensor>& tensors);
+
+  const std::string& newest() const { return newest_; }  // published by this run
+
+ private:
+  void note(const std::optional<SaveResult>& result);
+
+  RunConfig run_;
+  Exec& exec_;
+  Communicator& world_;
+  Voice voice_;
+  CheckpointSaver saver_;
+  std::string newest_;
+};
+
+}  // namespace weft

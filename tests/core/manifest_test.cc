@@ -1,0 +1,148 @@
+// A manifest is read before anything else of a checkpoint, and may come from anywhere.
+#include "core/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/hash.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+using nlohmann::json;
+const std::string kHash(32, '7');
+
+Manifest good() {
+  Manifest m{.step = 5, .samples = 40, .updates = 5, .seed = -3, .config = "[model]\n"};
+  m.data["corpus.bin"] = "0011";
+  m.layout["ranks"] = 2;
+  m.files = {{"rank-00000.h5", 4096, kHash}, {"rank-00001.h5", 4096, kHash}};
+  m.pieces = {
+      {"parameters/w", "rank-00000.h5", "parameters/w", {6, 4}, {{0, 0}, {4, 4}}, 2048, kHash},
+      {"parameters/w", "rank-00001.h5", "parameters/w", {6, 4}, {{4, 0}, {2, 4}}, 4064, kHash}};
+  m.index = {"index.h5", 900, kHash};
+  return m;
+}
+
+// A manifest whose hash fits: somebody meant it.
+std::string signed_text(const json& body) {
+  return json{{"hash", hash_of(body.dump())}, {"manifest", body}}.dump();
+}
+
+TEST(Manifest, ComesBackAsItWas) {
+  const std::string text = to_json(good());
+  const Manifest m = manifest_from_json(text, "here");
+  EXPECT_EQ(to_json(m), text);
+  EXPECT_EQ(m.pieces[1].position, 4064);
+  EXPECT_EQ(m.index.name, "index.h5");
+}
+
+struct Hostile {
+  const char* name;
+  std::function<void(json&)> change;
+  const char* said;
+};
+
+class HostileManifest : public testing::TestWithParam<Hostile> {};
+
+TEST_P(HostileManifest, IsRefused) {
+  json body = json::parse(to_json(good()))["manifest"];
+  GetParam().change(body);
+  const std::string said =
+      message_of<ConfigError>([&] { manifest_from_json(signed_text(body), "here"); });
+  EXPECT_NE(said.find(GetParam().said), std::string::npos) << said;
+  EXPECT_EQ(said.find("here: not a whole manifest"), 0u) << said;
+}
+
+const int64_t kHuge = int64_t{1} << 62;
+INSTANTIATE_TEST_SUITE_P(
+    All, HostileManifest,
+    testing::ValuesIn(std::vector<Hostile>{
+        {"Parent", [](json& b) { b["files"][0]["name"] = "../secret"; }, "file name"},
+        {"Absolute", [](json& b) { b["files"][0]["name"] = "/etc/passwd"; }, "file name"},
+        {"Above", [](json& b) { b["files"][0]["name"] = ".."; }, "file name"},
+        {"NoName", [](json& b) { b["files"][0]["name"] = ""; }, "file name"},
+        {"Zero", [](json& b) { b["files"][0]["name"] = std::string("a\0b", 3); }, "file name"},
+        {"Twice", [](json& b) { b["files"][1]["name"] = "rank-00000.h5"; }, "twice"},
+        {"IndexElsewhere", [](json& b) { b["index"]["name"] = "../../x"; }, "file name"},
+        {"NotListed", [](json& b) { b["slices"][0]["file"] = "other.h5"; }, "not listed"},
+        {"Type", [](json& b) { b["slices"][0]["type"] = "f64"; }, "type"},
+        {"Before", [](json& b) { b["slices"][0]["position"] = -1; }, "position"},
+        {"Behind", [](json& b) { b["slices"][0]["position"] = 4096; }, "outside of rank-00000.h5"},
+        {"FarBehind", [](json& b) { b["slices"][0]["position"] = kHuge; }, "outside"},
+        {"Wraps", [](json& b) { b["slices"][0]["position"] = UINT64_MAX; }, "position"},
+        {"Fraction", [](json& b) { b["slices"][0]["position"] = 2.5; }, "position"},
+        {"Float", [](json& b) { b["files"][0]["bytes"] = 1e300; }, "bytes"},
+        {"Negative", [](json& b) { b["slices"][0]["offset"][0] = -4; }, "offset"},
+        {"NegativeExtent", [](json& b) { b["slices"][0]["extent"][0] = -4; }, "extent"},
+        {"Outside", [](json& b) { b["slices"][1]["extent"][0] = 3; }, "outside of it"},
+        {"Gap", [](json& b) { b["slices"][1]["extent"][0] = 1; }, "not complete"},
+        {"Overlap", [](json& b) { b["slices"][1]["offset"][0] = 3; }, "overlapping"},
+        {"OtherDims", [](json& b) { b["slices"][1]["offset"] = {4}; }, "outside of it"},
+        {"TwoShapes",
+         [](json& b) {
+           b["slices"][1]["global"] = {7, 4};
+         },
+         "two shapes"},
+        {"ManyDims", [](json& b) { b["slices"][0]["global"] = {1, 1, 1, 1, 1, 1, 1}; }, "dims"},
+        {"Overflow",
+         [](json& b) {
+           for (json& s : b["slices"]) s["global"] = {kHuge, kHuge};
+           b["slices"][0]["extent"] = {kHuge, kHuge};
+         },
+         "too large"},
+        {"MoreThanTheFile", [](json& b) { b["files"][0]["bytes"] = 50; }, "outside of rank-00000"},
+        {"TheSameBytesAgainAndAgain",
+         [](json& b) {
+           for (int i = 0; i < 100; ++i) {
+             json more = b["slices"][0];
+             more["tensor"] = "w" + std::to_string(i);
+             more["global"] = more["extent"];
+             b["slices"].push_back(more);
+           }
+         },
+         "more than it has bytes"},
+        {"SpacedName", [](json& b) { b["slices"][0]["tensor"] = "a b"; }, "tensor name"},
+        {"Hash", [](json& b) { b["files"][0]["hash"] = "zz"; }, "hash"},
+        {"Version", [](json& b) { b["version"] = 1; }, "version is 1"},
+        {"Step", [](json& b) { b["step"] = -1; }, "step"},
+        {"NoStep", [](json& b) { b.erase("step"); }, "step"},
+        {"Data",
+         [](json& b) {
+           b["data"] = {{"x", 1}};
+         },
+         "type"},
+        {"Slices", [](json& b) { b["slices"][0] = "w"; }, "type"},
+        {"Layout",
+         [](json& b) {
+           b["layout"] = {{"ranks", "two"}};
+         },
+         "layout"},
+    }),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Manifest, ThatNestsDeeplyIsRefusedWithoutUsingUpTheStack) {
+  const int depth = 2000000;
+  const std::string nest =
+      "{\"hash\":\"\",\"manifest\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  const std::string said = message_of<ConfigError>([&] { manifest_from_json(nest, "here"); });
+  EXPECT_NE(said.find("nested too deeply"), std::string::npos) << said;
+}
+
+TEST(Manifest, OfOtherTextIsRefused) {
+  for (const char* text : {"", "{", "[]", "null", "{\"manifest\":1}", "\xff\xfe"}) {
+    EXPECT_THROW(manifest_from_json(text, "here"), ConfigError) << text;
+  }
+}
+
+TEST(Manifest, OfTensorsWithoutElementsAndOfNoDimsIsFine) {
+  Manifest m = good();
+  m.pieces.push_back({"one", "rank-00000.h5", "one", {}, {{}, {}}, 2120, kHash});
+  m.pieces.push_back({"none", "rank-00000.h5", "none", {0, 3}, {{0, 0}, {0, 3}}, 0, kHash});
+  EXPECT_NO_THROW(manifest_from_json(to_json(m), "here"));
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,148 @@
+// Disks that are full, small, read-only or broken: training tells, and nothing that was saved is lost.
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/indexed_dataset.h"
+#include "launcher/resume.h"
+#include "parallel/checkpoint_folder.h"
+#include "tests/support/program.h"
+
+namespace weft::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DiskFaults : public testing::Test {
+ protected:
+  DiskFaults() {
+    IndexedDatasetWriter writer(folder / "corpus", TokenType::kU16);
+    std::vector<int32_t> tokens(4000);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 89);
+    writer.add_document(tokens);
+    writer.finish();
+  }
+
+  std::vector<std::string> train(const std::string& run, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = {"train", in_project("configs/tiny.toml"),
+                                    "data.train=[\"" + (folder / "corpus") + "\"]", "run.dir=" + run,
+                                    "train.steps=4", "train.sequence=16", "train.global_batch=2",
+                                    "train.micro_batch=1", "run.checkpoint_every=2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  static void expect_whole(const std::string& run, int64_t step) {
+    const FoundCheckpoint found = open_checkpoint(run);
+    EXPECT_EQ(found.manifest.step, step);
+    EXPECT_NO_THROW(verify_completely(found.path));
+  }
+
+  const ScratchFolder folder;
+};
+
+// A disk of its own: memory of a given size.
+class SmallDisk {
+ public:
+  SmallDisk(const std::string& path, const std::string& options) : path_(path) {
+    fs::create_directories(path);
+    mounted_ = mount("tmpfs", path.c_str(), "tmpfs", 0, options.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  bool read_only() const {
+    return mount(nullptr, path_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  }
+
+ private:
+  std::string path_;
+  bool mounted_ = false;
+};
+
+TEST_F(DiskFaults, ADiskTooSmallForOneCheckpointIsRefusedAtTheStart) {
+  const SmallDisk disk(folder / "disk", "size=300k");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small tmpfs needs root";
+  const Outcome o = run_weft(train(folder / "disk/run"));
+  EXPECT_EQ(o.code, 2) << o.out << o.err;
+  EXPECT_NE(o.err.find("a checkpoint of this run takes"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("the disk has"), std::string::npos) << o.err;
+}
+
+TEST_F(DiskFaults, ADiskThatFillsUpIsToldAndTheCheckpointBeforeStays) {
+  const SmallDisk disk(folder / "disk", "size=64m");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small tmpfs needs root";
+  const std::string run = folder / "disk/run";
+  ASSERT_EQ(run_weft(train(run)).code, 0);
+  {
+    std::ofstream filler(folder / "disk/filler", std::ios::binary);
+    const std::string block(1 << 20, 'x');
+    while (room_for(run) > (12 << 20)) filler << block << std::flush;
+  }
+  const Outcome full = run_weft(train(run, {"train.steps=8"}));
+  EXPECT_EQ(full.code, 3) << full.out << full.err;
+  EXPECT_NE(full.out.find("not saved  step 6"), std::string::npos) << full.out;
+  EXPECT_NE(full.out.find("the disk has 1"), std::string::npos) << full.out;
+  EXPECT_NE(full.err.find("step 8 could not be saved"), std::string::npos) << full.err;
+  expect_whole(run, 4);
+  fs::remove(folder / "disk/filler");
+  const Outcome again = run_weft(train(run, {"train.steps=8"}));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("after step 4"), std::string::npos) << again.out;
+  expect_whole(run, 8);
+}
+
+// The system refuses files beyond a size: what a quota or a broken disk looks like from here.
+TEST_F(DiskFaults, AnErrorInTheMiddleOfWritingIsToldAndTheCheckpointBeforeStays) {
+  for (const char* background : {"true", "false"}) {
+    const std::string run = folder / ("run-" + std::string(background));
+    const std::string how = "run.background_save=" + std::string(background);
+    ASSERT_EQ(run_weft(train(run, {how})).code, 0);
+    std::string command = "ulimit -f 200; trap '' XFSZ; exec \"$0\" \"$@\"";
+    std::vector<std::string> arguments = {"-c", command, weft_program()};
+    for (const std::string& a : train(run, {how, "train.steps=8"})) arguments.push_back(a);
+    const Outcome o = Program("/bin/bash", arguments).wait();
+    EXPECT_EQ(o.code, 3) << o.out << o.err;
+    EXPECT_NE(o.out.find("not saved  step 6"), std::string::npos) << o.out;
+    EXPECT_NE(o.err.find("step 8 could not be saved"), std::string::npos) << o.err;
+    expect_whole(run, 4);
+    EXPECT_EQ(run_weft(train(run, {how, "train.steps=8"})).code, 0);
+    expect_whole(run, 8);
+  }
+}
+
+TEST_F(DiskFaults, AReadOnlyFolderIsRefusedAtTheStart) {
+  const SmallDisk disk(folder / "disk", "size=64m");
+  const std::string run = folder / "disk/run";
+  fs::create_directories(run);
+  const bool made = disk.mounted() ? disk.read_only() : geteuid() != 0 && chmod(run.c_str(), 0500) == 0;
+  if (!made) GTEST_SKIP() << "as root without the right to mount, every folder can be written";
+  const Outcome o = run_weft(train(run));
+  EXPECT_EQ(o.code, 2) << o.out << o.err;
+  EXPECT_NE(o.err.find("run.dir = " + run), std::string::npos) << o.err;
+  if (!disk.mounted()) chmod(run.c_str(), 0700);
+}
+
+TEST_F(DiskFaults, AFolderThatVanishesWhileTrainingIsMadeAgain) {
+  Program program(train(folder / "run", {"train.steps=40", "run.checkpoint_every=20", "train.log_every=1"}));
+  ASSERT_TRUE(program.wait_for(" 2/40  loss"));
+  fs::remove_all(folder / "run/checkpoints");
+  const Outcome o = program.wait();
+  EXPECT_EQ(o.code, 0) << o.err;
+  expect_whole(folder / "run", 40);
+}
+
+TEST_F(DiskFaults, StartingAnewKeepsTheCheckpointsOfBefore) {
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_weft(train(run, {"train.steps=6"})).code, 0);
+  const Outcome o = run_weft(train(run, {"run.resume=never", "run.keep=1"}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("run/checkpoints.1"), std::string::npos) << o.out;
+  expect_whole(run, 4);
+  EXPECT_EQ(open_checkpoint(run + "/checkpoints.1").manifest.step, 6);
+}
+
+}  // namespace
+}  // namespace weft::test

@@ -1,0 +1,235 @@
+// Saving in the background, failures of it, and power lost at any moment.
+#include "parallel/checkpoint_saver.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "parallel/checkpoint_folder.h"
+#include "parallel/thread_comm.h"
+#include "tests/support/rig.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Rows 4 rank to 4 rank + 4 of a tensor [4 ranks, 5], all of one value.
+SavedTensor rows_of(Exec& exec, int rank, int ranks, float value) {
+  const Tensor local = exec.empty({4, 5});
+  std::fill_n(local.data<float>(), local.elements(), value);
+  return {"parameters/w", {4 * ranks, 5}, {{{4 * rank, 0}, {4, 5}}}, local};
+}
+
+// The one value of a checkpoint of such a tensor; NaN when there are several.
+float value_in(const FoundCheckpoint& found) {
+  Rig rig;
+  const Shape global = found.manifest.pieces.at(0).global;
+  const Tensor all = rig.exec.zeros(global);
+  load_tensors(found, {{"parameters/w", global, {{{0, 0}, global}}, all}});
+  const float* x = all.data<float>();
+  const bool same = std::all_of(x, x + all.elements(), [&](float y) { return y == *x; });
+  return same ? *x : std::numeric_limits<float>::quiet_NaN();
+}
+
+FoundCheckpoint newest(const std::string& folder) {
+  return newest_checkpoint(folder, [](const std::string&) {}).value();
+}
+
+struct Drill {
+  explicit Drill(const std::string& at) { setenv("WEFT_FAIL_AT", at.c_str(), 1); }
+  ~Drill() { unsetenv("WEFT_FAIL_AT"); }
+};
+
+TEST(CheckpointSaver, SavesWhatWasThereWhenItBegan) {
+  const ScratchFolder folder;
+  run_ranks(3, [&](ThreadComm& world, Exec& exec) {
+    CheckpointSaver saver(exec, world,
+                          {.folder = folder / "c", .where = CheckpointSaver::Where::kBackground});
+    for (int step = 1; step <= 3; ++step) {
+      const auto at_step = static_cast<float>(step);
+      const SavedTensor mine = rows_of(exec, world.rank(), 3, at_step);
+      EXPECT_FALSE(saver.begin({.step = step}, {mine}));
+      std::fill_n(mine.local.data<float>(), 20, -1.0f);  // training goes on
+      const std::optional<SaveResult> result = saver.finish();
+      ASSERT_TRUE(result);
+      EXPECT_EQ(result->failure, "");
+      EXPECT_EQ(value_in(verify_completely(result->path)), at_step);
+    }
+    // One copy of what this rank answers for (a page), whatever the number of saves.
+    EXPECT_EQ(exec.pool.ledger().of(Label::kMaster).peak, 4096);
+  });
+}
+
+TEST(CheckpointSaver, IsDoneWhenTheWordsOfAllRanksSaySo) {
+  const ScratchFolder folder;
+  run_ranks(2, [&](ThreadComm& world, Exec& exec) {
+    CheckpointSaver saver(exec, world,
+                          {.folder = folder / "c", .where = CheckpointSaver::Where::kBackground});
+    EXPECT_EQ(saver.word(), 0);
+    EXPECT_FALSE(saver.advance(std::vector<int64_t>{0, 0}));
+    saver.begin({.step = 8}, {rows_of(exec, world.rank(), 2, 1)});
+    EXPECT_FALSE(saver.advance(std::vector<int64_t>{0, 1})) << "rank 1 is busy";
+    EXPECT_TRUE(published_checkpoints(folder / "c").empty());
+    std::optional<SaveResult> result;
+    for (int polls = 0; !result && polls < 100000; ++polls) {
+      const Tensor words = exec.empty({2}, DType::kI64), mine = exec.empty({1}, DType::kI64);
+      *mine.data<int64_t>() = saver.word();
+      world.all_gather(exec, mine, words);
+      result = saver.advance(std::span(words.data<int64_t>(), 2));
+    }
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->path, folder / "c/step-000000008");
+    EXPECT_TRUE(saver.idle());
+  });
+  EXPECT_EQ(value_in(newest(folder / "c")), 1);
+}
+
+TEST(CheckpointSaver, TellsAllRanksOfTheOneThatFailedAndKeepsWhatWas) {
+  const ScratchFolder folder;
+  for (const auto where :
+       {CheckpointSaver::Where::kForeground, CheckpointSaver::Where::kBackground}) {
+    const std::string path =
+        folder / (where == CheckpointSaver::Where::kForeground ? "front" : "back");
+    const auto save = [&](int64_t step, const std::string& expected) {
+      run_ranks(2, [&](ThreadComm& world, Exec& exec) {
+        CheckpointSaver saver(exec, world, {.folder = path, .keep = 1, .where = where});
+        EXPECT_FALSE(saver.begin({.step = step},
+                                 {rows_of(exec, world.rank(), 2, static_cast<float>(step))}));
+        const std::string failure = saver.finish()->failure;
+        EXPECT_EQ(failure.empty(), expected.empty()) << failure;
+        EXPECT_NE(failure.find(expected), std::string::npos) << failure;
+      });
+    };
+    save(1, "");
+    for (const char* at : {"1:2:written:fails", "0:2:indexed:fails", "0:2:described:fails"}) {
+      const Drill drill(at);
+      save(2, fmt::format("rank {}: a drill", at[0]));
+      EXPECT_EQ(value_in(newest(path)), 1);
+      EXPECT_FALSE(fs::exists(writing_path(path, 2)));
+    }
+    save(2, "");
+    EXPECT_EQ(value_in(newest(path)), 2);
+    EXPECT_EQ(published_checkpoints(path).size(), 1u);
+  }
+}
+
+TEST(CheckpointSaver, DoesNotBeginWithoutRoom) {
+  const ScratchFolder folder;
+  Rig rig;
+  // More than any disk has, in memory that is never touched.
+  const int64_t rows = int64_t{1} << 50;
+  const SavedTensor huge{
+      "w", {rows}, {{{0}, {rows}}}, Tensor::borrow(rig.exec.zeros({1}).raw(), {rows}, DType::kF32)};
+  const std::string said =
+      message_of<Error>([&] { save_checkpoint(folder / "c", {.step = 1}, {huge}, 0); });
+  EXPECT_NE(said.find("takes 4194304.0 GiB"), std::string::npos) << said;
+  EXPECT_NE(said.find("nothing was changed"), std::string::npos) << said;
+  EXPECT_TRUE(fs::is_empty(folder / "c"));
+}
+
+TEST(CheckpointSaver, RemovesWhatEarlierSavesLeftUnfinished) {
+  const ScratchFolder folder;
+  Rig rig;
+  for (const char* left : {".writing-step-000000009", ".removing-step-000000001"}) {
+    fs::create_directories(folder / ("c/" + std::string(left)));
+    put_file(folder / ("c/" + std::string(left) + "/rank-00000.h5"), "half of it");
+  }
+  save_checkpoint(folder / "c", {.step = 3}, {rows_of(rig.exec, 0, 1, 1)}, 0);
+  const auto entries = fs::directory_iterator(folder / "c");
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+// What a disk may have forgotten when the power goes at a moment of saving step 2: everything that
+// was not synced by then.
+void lose_power(const std::string& folder, SaveMoment moment) {
+  const std::string beside = writing_path(folder, 2);
+  switch (moment) {
+    case SaveMoment::kBegun:
+      fs::remove_all(beside);
+      break;
+    case SaveMoment::kWritten:
+      fs::resize_file(beside + "/rank-00001.h5", 700);
+      break;
+    case SaveMoment::kSynced:
+      fs::remove(beside + "/rank-00001.h5");
+      break;  // its name was not
+    case SaveMoment::kIndexed:
+      fs::remove(beside + "/index.h5");
+      break;
+    case SaveMoment::kDescribed:
+      fs::remove_all(beside);
+      break;
+    case SaveMoment::kRenamed:
+      fs::rename(checkpoint_path(folder, 2), beside);
+      break;
+    case SaveMoment::kPruning:  // the files went, their folder is back
+      fs::create_directory(checkpoint_path(folder, 1));
+      break;
+    default:
+      break;
+  }
+}
+
+TEST(CheckpointSaver, LosingPowerAtAnyMomentLeavesAWholeCheckpoint) {
+  for (int m = 0; m < static_cast<int>(SaveMoment::kCount); ++m) {
+    for (const bool forgetful : {false, true}) {
+      const auto moment = static_cast<SaveMoment>(m);
+      SCOPED_TRACE(fmt::format("{}{}", name_of(moment), forgetful ? ", unsynced lost" : ""));
+      const ScratchFolder folder;
+      const auto save = [&](int64_t step) {
+        run_ranks(2, [&](ThreadComm& world, Exec& exec) {
+          save_checkpoint(exec, world, folder / "c", {.step = step},
+                          {rows_of(exec, world.rank(), 2, static_cast<float>(step))}, 1);
+        });
+      };
+      save(1);
+      const bool by_every_rank = moment == SaveMoment::kWritten || moment == SaveMoment::kSynced;
+      const pid_t child = fork();
+      if (child == 0) {
+        const Drill drill(fmt::format("{}:2:{}", by_every_rank ? 1 : 0, name_of(moment)));
+        save(2);
+        _exit(0);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+      if (forgetful) lose_power(folder / "c", moment);
+      const FoundCheckpoint found = newest(folder / "c");
+      verify_completely(found.path);
+      EXPECT_EQ(value_in(found), static_cast<float>(found.manifest.step));
+      const bool may_be_old = moment < SaveMoment::kPublished;
+      EXPECT_GE(found.manifest.step, may_be_old ? 1 : 2);
+      save(3);
+      EXPECT_EQ(newest(folder / "c").manifest.step, 3);
+      for (const auto& entry : fs::directory_iterator(folder / "c")) {
+        EXPECT_EQ(entry.path().filename(), "step-000000003");
+      }
+    }
+  }
+}
+
+// The newest may not be pruned in favour of one that carries a later step and is damaged.
+TEST(CheckpointFolder, SetsAsideWhatCannotBeUsed) {
+  const ScratchFolder folder;
+  Rig rig;
+  const auto save = [&](int64_t step) {
+    save_checkpoint(folder / "c", {.step = step},
+                    {rows_of(rig.exec, 0, 1, static_cast<float>(step))}, 1);
+  };
+  save(8);
+  put_file(checkpoint_path(folder / "c", 8) + "/rank-00000.h5", "nothing");
+  save(6);
+  EXPECT_EQ(published_checkpoints(folder / "c").size(), 2u);
+  EXPECT_EQ(newest(folder / "c").manifest.step, 6);
+  set_aside_after(folder / "c", 6);
+  EXPECT_TRUE(fs::exists(folder / "c/damaged-step-000000008/rank-00000.h5"));
+  EXPECT_EQ(published_checkpoints(folder / "c").size(), 1u);
+  EXPECT_EQ(set_aside_all(folder / "c"), folder / "c.1");
+  EXPECT_EQ(newest(folder / "c.1").manifest.step, 6);
+  EXPECT_EQ(set_aside_all(folder / "c"), "");
+}
+
+}  // namespace
+}  // namespace weft::test
