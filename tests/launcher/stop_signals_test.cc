@@ -1,0 +1,45 @@
+// Every signal that asks a job on several ranks to stop: all ranks save at the same step, code 75, and what
+// follows has the bits of a run that was not stopped.
+#include <signal.h>
+
+#include "parallel/checkpoint_folder.h"
+#include "tests/support/mpirun_fixture.h"
+
+namespace weft::test {
+namespace {
+
+class StopSignals : public Mpirun {
+ protected:
+  std::vector<std::string> nine_steps(const std::string& run) {
+    return train(run, {"train.steps=9", "train.log_every=1", "train.precision=bf16"});
+  }
+  std::string files(const std::string& run) {
+    std::string bytes;
+    for (int rank = 0; rank < 2; ++rank) {
+      bytes += get_file(checkpoint_path(folder / (run + "/checkpoints"), 9) + "/" + rank_file(rank));
+    }
+    return bytes;
+  }
+};
+
+TEST_F(StopSignals, EndAllRanksWithCode75AndLoseNothing) {
+  ::signal(SIGINT, SIG_DFL);  // a shell's background jobs ignore it, and so would all they start
+  ASSERT_EQ(run_ranked(2, nine_steps("whole")).code, 0);
+  const std::vector<std::pair<const char*, int>> stops = {
+      {" 2/9  loss", SIGTERM}, {" 4/9  loss", SIGINT}, {" 6/9  loss", SIGUSR1}};
+  for (const auto& [step, number] : stops) {
+    Program program(in_project("launcher/run"), on_ranks(2, nine_steps("parts")));
+    ASSERT_TRUE(program.wait_for(step));
+    program.signal(number);
+    const Outcome o = program.wait();
+    if (o.code == 0) break;  // it was faster than the signal
+    EXPECT_EQ(o.code, 75) << o.out << o.err;
+    EXPECT_NE(o.out.find("stopped on request after step"), std::string::npos) << o.out;
+  }
+  ASSERT_EQ(run_ranked(2, nine_steps("parts")).code, 0);
+  EXPECT_EQ(losses("whole"), losses("parts"));
+  EXPECT_TRUE(files("whole") == files("parts")) << "weights or moments differ";
+}
+
+}  // namespace
+}  // namespace weft::test
