@@ -1,8 +1,15 @@
 #include "core/hdf5.h"
 
+#include <fcntl.h>
 #include <hdf5.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace weft {
@@ -70,18 +77,83 @@ Handle space_of(const Shape& shape) {
           H5Sclose};
 }
 
-Handle create_file(const std::string& path) {
-  const Handle access = plain_access();
-  // Large datasets start at a page, so that they are written and mapped in whole pages.
-  H5Pset_alignment(access, 1 << 20, 4096);
-  return {check_h5(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access), path,
-                   "creating the file"),
-          H5Fclose};
-}
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  operator int() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
 
-void close_file(Handle& file, const std::string& path) {
-  check_h5(H5Fclose(file.release()), path, "closing the file");
-}
+ private:
+  int fd_;
+};
+
+// A new file, laid out by the library in memory, where the places of data that nobody wrote are
+// holes and cost nothing. A library whose disk is full in the middle of closing a file cannot be
+// used any more, not even to end the program: here it never sees the disk.
+class Draft {
+ public:
+  explicit Draft(std::string path, int64_t data)
+      : path_(std::move(path)), memory_(memfd_create("weft-hdf5", MFD_CLOEXEC)) {
+    if (memory_ < 0) fail("laid out");
+    struct rlimit most {};
+    if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY &&
+        most.rlim_cur < static_cast<rlim_t>(data) + kOverhead) {
+      throw Error("{}: takes {} bytes, and files may not have more than {} here (ulimit -f)", path_,
+                  data + kOverhead, most.rlim_cur);
+    }
+    const Handle access = plain_access();
+    // Large datasets start at a page, so that they are written and mapped in whole pages.
+    H5Pset_alignment(access, 1 << 20, 4096);
+    file_ = check_h5(H5Fcreate(memory_path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path_,
+                     "laying out the file");
+  }
+  ~Draft() {
+    if (file_ >= 0) H5Fclose(file_);
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  hid_t file() const { return file_; }
+  const std::string& path() const { return path_; }
+
+  // Writes what the library wrote to the disk, holes as holes.
+  void finish() {
+    check_h5(H5Fclose(std::exchange(file_, -1)), path_, "laying out the file");
+    Descriptor out(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (out < 0) fail("created");
+    const off_t size = lseek(memory_, 0, SEEK_END);
+    if (ftruncate(out, size) != 0) fail("written");
+    std::vector<char> block(1 << 20);
+    for (off_t at = lseek(memory_, 0, SEEK_DATA); at >= 0 && at < size;
+         at = lseek(memory_, at, SEEK_DATA)) {
+      const off_t end = lseek(memory_, at, SEEK_HOLE);
+      while (at < end) {
+        const auto count =
+            static_cast<size_t>(std::min(end - at, static_cast<off_t>(block.size())));
+        if (pread(memory_, block.data(), count, at) != static_cast<ssize_t>(count)) fail("read");
+        if (pwrite(out, block.data(), count, at) != static_cast<ssize_t>(count)) fail("written");
+        at += static_cast<off_t>(count);
+      }
+    }
+    if (close(out.release()) != 0) fail("written");
+  }
+
+ private:
+  static constexpr rlim_t kOverhead = 1 << 20;  // HDF5's own bytes, roughly
+  std::string memory_path() const { return fmt::format("/proc/self/fd/{}", int{memory_}); }
+  [[noreturn]] void fail(const char* what) const {
+    throw Error("{}: cannot be {}: {}", path_, what, std::strerror(errno));
+  }
+
+  std::string path_;
+  Descriptor memory_;
+  hid_t file_ = -1;
+};
 
 Handle create_dataset(hid_t file, const std::string& path, const std::string& name, hid_t space,
                       hid_t properties) {
@@ -145,25 +217,28 @@ void check_dataset(hid_t file, const std::string& path, const Hdf5Expected& expe
 std::vector<int64_t> create_hdf5(const std::string& path,
                                  const std::vector<Hdf5Dataset>& datasets) {
   prepare_library();
-  Handle file = create_file(path);
+  int64_t bytes = 0;
+  for (const Hdf5Dataset& d : datasets) bytes += 4 * d.shape.elements();
+  Draft draft(path, bytes);
   std::vector<int64_t> positions;
   for (const Hdf5Dataset& d : datasets) {
     const Handle space = space_of(d.shape);
     const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
     H5Pset_alloc_time(properties, H5D_ALLOC_TIME_EARLY);  // the place is known at once
     H5Pset_fill_time(properties, H5D_FILL_TIME_NEVER);
-    const Handle set = create_dataset(file, path, d.name, space, properties);
+    const Handle set = create_dataset(draft.file(), path, d.name, space, properties);
     const haddr_t at = d.shape.elements() == 0 ? 0 : H5Dget_offset(set);
     if (at == HADDR_UNDEF) throw Error("{}: HDF5 gave {} no place", path, d.name);
     positions.push_back(static_cast<int64_t>(at));
   }
-  close_file(file, path);
+  draft.finish();
   return positions;
 }
 
 void create_virtual_hdf5(const std::string& path, const std::vector<VirtualDataset>& datasets) {
   prepare_library();
-  Handle file = create_file(path);
+  Draft draft(path, 0);
+  const hid_t file = draft.file();
   for (const VirtualDataset& d : datasets) {
     if (d.shape.dims() == 0) {  // a scalar cannot be virtual: a link to the one there is
       const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
@@ -186,7 +261,7 @@ void create_virtual_hdf5(const std::string& path, const std::vector<VirtualDatas
     H5Sselect_all(space);
     create_dataset(file, path, d.name, space, properties);
   }
-  close_file(file, path);
+  draft.finish();
 }
 
 void check_hdf5(const std::string& path, const std::vector<Hdf5Expected>& expected) {
