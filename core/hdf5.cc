@@ -2,14 +2,15 @@
 
 #include <fcntl.h>
 #include <hdf5.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace weft {
@@ -92,25 +93,51 @@ class Descriptor {
   int fd_;
 };
 
+// A file that nobody else sees, in memory where the system has such a place.
+struct Scratch {
+  Scratch() {
+    for (const std::string& folder : {std::string("/dev/shm"), temporary_folder()}) {
+      path = folder + "/weft-hdf5-XXXXXX";
+      fd = mkostemp(path.data(), O_CLOEXEC);
+      if (fd >= 0) return;
+    }
+  }
+  ~Scratch() {
+    if (fd < 0) return;
+    close(fd);
+    unlink(path.c_str());
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  static std::string temporary_folder() {
+    std::error_code none;
+    return std::filesystem::temp_directory_path(none).string();
+  }
+
+  std::string path;
+  int fd = -1;
+};
+
 // A new file, laid out by the library in memory, where the places of data that nobody wrote are
 // holes and cost nothing. A library whose disk is full in the middle of closing a file cannot be
 // used any more, not even to end the program: here it never sees the disk.
 class Draft {
  public:
-  explicit Draft(std::string path, int64_t data)
-      : path_(std::move(path)), memory_(memfd_create("weft-hdf5", MFD_CLOEXEC)) {
-    if (memory_ < 0) fail("laid out");
+  Draft(std::string path, int64_t data) : path_(std::move(path)) {
+    if (scratch_.fd < 0) fail("laid out");
     struct rlimit most {};
     if (getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur != RLIM_INFINITY &&
-        most.rlim_cur < static_cast<rlim_t>(data) + kOverhead) {
+        most.rlim_cur < static_cast<rlim_t>(data + kOverhead)) {
       throw Error("{}: takes {} bytes, and files may not have more than {} here (ulimit -f)", path_,
                   data + kOverhead, most.rlim_cur);
     }
     const Handle access = plain_access();
     // Large datasets start at a page, so that they are written and mapped in whole pages.
     H5Pset_alignment(access, 1 << 20, 4096);
-    file_ = check_h5(H5Fcreate(memory_path().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path_,
+    file_ = check_h5(H5Fcreate(scratch_.path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), path_,
                      "laying out the file");
+    unlink(scratch_.path.c_str());  // whoever is killed here leaves nothing behind
   }
   ~Draft() {
     if (file_ >= 0) H5Fclose(file_);
@@ -126,16 +153,17 @@ class Draft {
     check_h5(H5Fclose(std::exchange(file_, -1)), path_, "laying out the file");
     Descriptor out(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (out < 0) fail("created");
-    const off_t size = lseek(memory_, 0, SEEK_END);
+    const off_t size = lseek(scratch_.fd, 0, SEEK_END);
     if (ftruncate(out, size) != 0) fail("written");
     std::vector<char> block(1 << 20);
-    for (off_t at = lseek(memory_, 0, SEEK_DATA); at >= 0 && at < size;
-         at = lseek(memory_, at, SEEK_DATA)) {
-      const off_t end = lseek(memory_, at, SEEK_HOLE);
+    for (off_t at = lseek(scratch_.fd, 0, SEEK_DATA); at >= 0 && at < size;
+         at = lseek(scratch_.fd, at, SEEK_DATA)) {
+      const off_t end = lseek(scratch_.fd, at, SEEK_HOLE);
       while (at < end) {
         const auto count =
             static_cast<size_t>(std::min(end - at, static_cast<off_t>(block.size())));
-        if (pread(memory_, block.data(), count, at) != static_cast<ssize_t>(count)) fail("read");
+        if (pread(scratch_.fd, block.data(), count, at) != static_cast<ssize_t>(count))
+          fail("read");
         if (pwrite(out, block.data(), count, at) != static_cast<ssize_t>(count)) fail("written");
         at += static_cast<off_t>(count);
       }
@@ -144,14 +172,13 @@ class Draft {
   }
 
  private:
-  static constexpr rlim_t kOverhead = 1 << 20;  // HDF5's own bytes, roughly
-  std::string memory_path() const { return fmt::format("/proc/self/fd/{}", int{memory_}); }
+  static constexpr int64_t kOverhead = 1 << 20;  // HDF5's own bytes, roughly
   [[noreturn]] void fail(const char* what) const {
     throw Error("{}: cannot be {}: {}", path_, what, std::strerror(errno));
   }
 
   std::string path_;
-  Descriptor memory_;
+  Scratch scratch_;
   hid_t file_ = -1;
 };
 
