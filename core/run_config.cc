@@ -121,6 +121,9 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
   f("expert", c.expert, "ranks that share the experts, over tensor x sequence x data ranks",
     degree);
   f("expert_tensor", c.expert_tensor, "ranks that share each expert's matrices", degree);
+  f("deduplicate", c.deduplicate,
+    "true: a token crosses to a rank once, however many of its experts live there; false: once "
+    "for each of them, and where they live changes no bit of a forward pass");
   f.choice("schedule", c.schedule, {"gpipe", "1f1b", "interleaved", "zero_bubble"},
            "order of micro-batches in the pipeline");
   f("virtual_stages", c.virtual_stages, "stages a rank holds (interleaved)", degree);

@@ -98,6 +98,7 @@ struct ParallelConfig {
   int sequence = 1;
   int expert = 1;
   int expert_tensor = 1;
+  bool deduplicate = true;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
   int zero = 1;

@@ -101,9 +101,11 @@ ExpertOrder order_by_expert(Exec& exec, ConstView index, int64_t experts) {
   order.offsets.assign(static_cast<size_t>(experts) + 1, 0);
   const int64_t tokens = nothing_in(index) ? 0 : index.rows();
   const int64_t active = nothing_in(index) ? 0 : index.width(), pairs = tokens * active;
-  order.token = exec.empty({pairs}, DType::kI32);
   order.row = exec.empty({tokens, active}, DType::kI32);
-  if (pairs == 0) return order;
+  if (pairs == 0) {
+    order.token = exec.empty({0}, DType::kI32);
+    return order;
+  }
   const int32_t* expert = vector_of<int32_t>(index, pairs, "order_by_expert: index");
 
   const RowBlocks blocks = row_blocks(pairs, 4);
@@ -111,9 +113,8 @@ ExpertOrder order_by_expert(Exec& exec, ConstView index, int64_t experts) {
   for_blocks(exec, blocks, [&](int64_t b, int64_t begin, int64_t end) {
     int64_t* count = next.data() + b * experts;
     for (int64_t i = begin; i < end; ++i) {
-      WEFT_CHECK(expert[i] >= 0 && expert[i] < experts, "order_by_expert: expert {} of {}",
-                 expert[i], experts);
-      ++count[expert[i]];
+      WEFT_CHECK(expert[i] < experts, "order_by_expert: expert {} of {}", expert[i], experts);
+      if (expert[i] >= 0) ++count[expert[i]];
     }
   });
   int64_t at = 0;
@@ -124,11 +125,16 @@ ExpertOrder order_by_expert(Exec& exec, ConstView index, int64_t experts) {
     }
   }
   order.offsets.back() = at;
+  order.token = exec.empty({at}, DType::kI32);
   int32_t* token = order.token.data<int32_t>();
   int32_t* row = order.row.data<int32_t>();
   for_blocks(exec, blocks, [&](int64_t b, int64_t begin, int64_t end) {
     int64_t* free = next.data() + b * experts;
     for (int64_t i = begin; i < end; ++i) {
+      if (expert[i] < 0) {
+        row[i] = -1;
+        continue;
+      }
       const int64_t to = free[expert[i]]++;
       token[to] = static_cast<int32_t>(i / active);
       row[i] = static_cast<int32_t>(to);

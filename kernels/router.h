@@ -55,8 +55,8 @@ struct RouterGradient {
 void route_backward(Exec& exec, const Router& router, ConstView logits, const Routed& routed,
                     const RouterGradient& gradient, View d_logits);
 
-// The n * k (token, choice) pairs sorted by expert, then by token, then by choice. Where experts
-// have a capacity, pairs beyond it have no row.
+// The n * k (token, choice) pairs sorted by expert, then by token, then by choice. A pair whose
+// expert is negative, or beyond the capacity of its expert, has no row.
 struct ExpertOrder {
   std::vector<int64_t> offsets;  // [experts + 1]: rows of expert e are offsets[e] .. offsets[e + 1]
   Tensor token;                  // i32 [rows]: sorted row -> token

@@ -16,6 +16,21 @@ Recompute recompute_mode(const TrainConfig& config) {
   return config.recompute == "selective" ? Recompute::kSelective : Recompute::kNone;
 }
 
+// What the layers are told of the ranks around this one, for a micro-batch of `rows` sequences.
+StepContext context_of(const Mesh& mesh, const ParallelConfig& parallel, const MicroBatch& micro,
+                       int64_t rows) {
+  const auto others = [&](std::initializer_list<Axis> axes) {
+    Communicator& ranks = mesh.over(axes);
+    return ranks.size() > 1 ? &ranks : nullptr;
+  };
+  return {.row_tokens = micro.sequence.tokens() / rows,
+          .first_token = micro.first_token,
+          .token_ranks = others({Axis::kTensor, Axis::kSequence}),
+          .span_ranks = others({Axis::kSequence}),
+          .expert_ranks = others({Axis::kExpertTensor, Axis::kExpert}),
+          .travel = parallel.deduplicate ? Travel::kOncePerRank : Travel::kOncePerExpert};
+}
+
 double clip_factor(double norm, double clip) {
   // The same guard against a tiny norm as the common trainers, so that curves can be compared.
   return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
@@ -108,15 +123,11 @@ double Trainer::micro_batch(const Batch& batch, Rows rows, double targets, StepR
   const int64_t length = config_.train.sequence;
   const double share =
       static_cast<double>(rows.count) / static_cast<double>(config_.train.global_batch);
-  Communicator &ranks = mesh_->over({Axis::kSequence}), &tensor = mesh_->over({Axis::kTensor}),
-               &holders = mesh_->over({Axis::kTensor, Axis::kSequence});
   const MicroBatch micro =
-      micro_batch_of(exec, batch, {rows.first, rows.count, length}, {ranks, tensor});
-  StepContext context{.aux_scale = static_cast<float>(share),
-                      .row_tokens = micro.sequence.tokens() / rows.count,
-                      .first_token = micro.first_token,
-                      .token_ranks = holders.size() > 1 ? &holders : nullptr,
-                      .span_ranks = ranks.size() > 1 ? &ranks : nullptr};
+      micro_batch_of(exec, batch, {rows.first, rows.count, length},
+                     {mesh_->over({Axis::kSequence}), mesh_->over({Axis::kTensor})});
+  StepContext context = context_of(*mesh_, config_.parallel, micro, rows.count);
+  context.aux_scale = static_cast<float>(share);
   RoutingTrace::Tokens traced{metrics.step, {}};
   for (const MicroBatch::Run& run : micro.runs) {
     traced.runs.push_back({run.begin + rows.elsewhere * length, run.count});
@@ -140,21 +151,29 @@ std::vector<SavedTensor> Trainer::tensors_to_load(State which) {
   return tensors;
 }
 
+// Ranks that share experts compute every micro-batch together. Where there is not one for each, ranks
+// without compute the last rows again, for the others' sake.
 double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows) {
   Exec& exec = runtime_.exec();
   const int64_t row_tokens = config_.train.sequence, micro = config_.train.micro_batch;
-  const IndexRange mine = mesh_->layout().micro_batches((rows + micro - 1) / micro);
-  const int64_t begin_row = mine.begin * micro, end_row = std::min(rows, mine.end * micro);
-  const Batch batch = source(runtime_.pool(), first + begin_row, end_row - begin_row);
+  const int64_t count = (rows + micro - 1) / micro, data = mesh_->here()[Axis::kData].size;
+  const IndexRange mine = mesh_->layout().micro_batches(count);
   double loss_sum = 0;
-  for (int64_t row = 0; row < end_row - begin_row; row += micro) {
-    const BatchRows part{row, std::min(micro, end_row - begin_row - row), row_tokens};
-    const MicroBatch cut = micro_batch_of(
-        exec, batch, part, {mesh_->over({Axis::kSequence}), mesh_->over({Axis::kTensor})});
-    loss_sum += model_.evaluate(exec, cut.tokens, cut.targets, cut.sequence);
+  int64_t target_tokens = 0;
+  for (int64_t m = mine.begin; m < mine.begin + (count + data - 1) / data; ++m) {
+    const int64_t row = std::min(m, count - 1) * micro, here = std::min(micro, rows - row);
+    const Batch batch = source(runtime_.pool(), first + row, here);
+    const MicroBatch cut =
+        micro_batch_of(exec, batch, {0, here, row_tokens},
+                       {mesh_->over({Axis::kSequence}), mesh_->over({Axis::kTensor})});
+    StepContext context = context_of(*mesh_, config_.parallel, cut, here);
+    const double loss = model_.evaluate(exec, cut.tokens, cut.targets, cut.sequence, context);
+    if (m >= mine.end) continue;
+    loss_sum += loss;
+    target_tokens += batch.target_tokens;
   }
-  Communicator& data = mesh_->over({Axis::kData});
-  const auto targets = static_cast<double>(sum_over(exec, data, batch.target_tokens));
+  Communicator& ranks = mesh_->over({Axis::kData});
+  const auto targets = static_cast<double>(sum_over(exec, ranks, target_tokens));
   return sum_over(exec, mesh_->over({Axis::kTensor, Axis::kSequence, Axis::kData}), loss_sum) /
          std::max(1.0, targets);
 }

@@ -26,7 +26,6 @@ void refuse_cuda(const Config& config) {
 void refuse_unbuilt(const Config& config) {
   if (config.run.device == "cuda") refuse_cuda(config);
   const Config d;  // defaults
-  const ModelConfig& m = config.model;
   const ParallelConfig& p = config.parallel;
   struct Rule {
     const char* key;
@@ -35,10 +34,6 @@ void refuse_unbuilt(const Config& config) {
   };
   const Rule rules[] = {
       {"parallel.pipe", p.pipe > 1, "1"},
-      {"model.moe.capacity", p.sequence * p.tensor > 1 && m.moe.capacity > 0,
-       "0 with sequence or tensor ranks"},
-      {"parallel.expert", p.expert > 1, "1"},
-      {"parallel.expert_tensor", p.expert_tensor > 1, "1"},
       {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},
       {"parallel.virtual_stages", p.virtual_stages > 1, "1"},
   };

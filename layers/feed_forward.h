@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -8,7 +9,7 @@
 #include "core/saved.h"
 #include "kernels/attention.h"
 #include "kernels/router.h"
-#include "parallel/communicator.h"
+#include "parallel/expert_exchange.h"
 
 namespace weft {
 
@@ -43,6 +44,8 @@ struct Routing {
   Tensor fraction;       // [runs, experts]: shares of pairs, constants for differentiation
   int64_t tokens = 0;    // of the micro-batch, over all ranks that share it
   kernels::ExpertOrder order;
+  // What travels between the ranks that share the experts; null where all experts are here.
+  std::shared_ptr<const ExpertExchange> exchange = {};
 
   kernels::Routed views() const { return {probabilities, index, weight, log_sum_exp}; }
 };
@@ -62,6 +65,9 @@ struct StepContext {
   Communicator* token_ranks = nullptr;
   // The same for what every tensor rank computes for the whole span: mixers.
   Communicator* span_ranks = nullptr;
+  // The ranks that share the experts, with tokens of their own each. Null: all experts are here.
+  Communicator* expert_ranks = nullptr;
+  Travel travel = Travel::kOncePerRank;
   std::vector<MoeReport> reports = {};  // one per mixture of experts or memories, in layer order
 
   // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with

@@ -133,9 +133,8 @@ double ModelStage::train(Exec& exec, const Tensor& tokens, const Tensor& targets
 }
 
 double ModelStage::evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
-                            const Sequence& sequence) const {
+                            const Sequence& sequence, StepContext& context) const {
   SavedStack saved;
-  StepContext context;
   const Tensor x = run_blocks(exec, tokens, sequence, context, saved);
   return head_.forward(exec, x, targets, 1.0f, LossHead::Gradients::kNo).loss_sum;
 }

@@ -26,7 +26,12 @@ class ModelStage {
                float scale, StepContext& context) const;
   // Sum of losses alone.
   double evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
-                  const Sequence& sequence) const;
+                  const Sequence& sequence, StepContext& context) const;
+  double evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
+                  const Sequence& sequence) const {
+    StepContext alone;
+    return evaluate(exec, tokens, targets, sequence, alone);
+  }
 
   // What decoding carries from call to call: one state per block.
   using States = std::vector<MixerState>;

@@ -20,6 +20,7 @@ const std::vector<std::vector<Axis>>& groups() {
       {Axis::kExpertTensor},
       {Axis::kExpert},
       {Axis::kExpertData},
+      {Axis::kExpertTensor, Axis::kExpert},           // share the experts
       {Axis::kData, Axis::kSequence},                 // share the dense weights
       {Axis::kTensor, Axis::kSequence},               // hold the tokens of a micro-batch
       {Axis::kTensor, Axis::kSequence, Axis::kData},  // a stage

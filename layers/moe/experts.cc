@@ -53,36 +53,36 @@ Experts::Experts(const ExpertWeights& weights, kernels::FfnActivation activation
       compute_type_(compute_type),
       compute_(std::move(compute)) {}
 
-Tensor Experts::scale_of(Exec& exec, const ExpertRows& rows, const Routing& routing) const {
+Tensor Experts::scale_of(Exec& exec, const ExpertRows& rows, const ExpertPairs& pairs) const {
   const Tensor per_pair = exec.empty({rows.pairs});
-  kernels::permute_pairs(exec, routing.order, routing.weight, per_pair);
+  kernels::permute_pairs(exec, pairs.order, pairs.weight, per_pair);
   return compute_->spread(exec, rows, per_pair);
 }
 
-Tensor Experts::forward(Exec& exec, const Tensor& x, const Routing& routing,
-                        SavedStack& saved) const {
-  const ExpertRows rows = compute_->rows(routing.order);
+Tensor Experts::forward(Exec& exec, const Tensor& x, const ExpertPairs& pairs, SavedStack& saved,
+                        DType result) const {
+  const ExpertRows rows = compute_->rows(pairs.order);
   const int64_t hidden = down_.shape[1], width = down_.shape[2];
   const Tensor pre = exec.empty({rows.hidden, in_.shape[1]}, compute_type_);
   compute_->enter(exec, rows, Pass::kForward, compute_->arrange(exec, rows, x), pre);
   const Tensor out = exec.empty({rows.pairs, hidden}, compute_type_);
   {
     const Tensor h = exec.empty({rows.hidden, width}, compute_type_);
-    kernels::ffn_activation_forward(exec, activation_, pre, scale_of(exec, rows, routing), h);
+    kernels::ffn_activation_forward(exec, activation_, pre, scale_of(exec, rows, pairs), h);
     compute_->leave(exec, rows, Pass::kForward, h, out);
   }
-  const Tensor y = exec.empty({x.shape().rows(), hidden});
-  kernels::combine_rows(exec, routing.order, out, y);
+  const Tensor y = exec.empty({x.shape().rows(), hidden}, result);
+  kernels::combine_rows(exec, pairs.order, out, y);
   saved.push(Saved{x, pre});
   return y;
 }
 
-Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const Routing& routing,
-                                     SavedStack& saved) const {
+Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const ExpertPairs& pairs,
+                                     SavedStack& saved, DType result) const {
   const auto [x, pre] = saved.pop<Saved>();
-  const ExpertRows rows = compute_->rows(routing.order);
+  const ExpertRows rows = compute_->rows(pairs.order);
   const int64_t width = down_.shape[2];
-  Gradients gradients{exec.empty(x.shape()), exec.empty(routing.weight.shape())};
+  Gradients gradients{exec.empty(x.shape(), result), exec.empty(pairs.weight.shape())};
   {
     const Tensor d_out = compute_->arrange(exec, rows, in_type(exec, dy, compute_type_));
     const Tensor h = exec.empty({rows.hidden, width}, compute_type_);
@@ -92,19 +92,19 @@ Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const Routing
     // pre becomes its own gradient.
     kernels::ffn_activation_backward(exec, activation_,
                                      {.pre = pre,
-                                      .scale = scale_of(exec, rows, routing),
+                                      .scale = scale_of(exec, rows, pairs),
                                       .dh = dh,
                                       .d_pre = pre,
                                       .d_scale = d_scale,
                                       .h = h});
     compute_->add_down_gradient(exec, rows, d_out, h);
-    kernels::unpermute_pairs(exec, routing.order, compute_->collect(exec, rows, d_scale),
+    kernels::unpermute_pairs(exec, pairs.order, compute_->collect(exec, rows, d_scale),
                              gradients.d_weight);
   }
   compute_->add_in_gradient(exec, rows, pre, compute_->arrange(exec, rows, x));
   const Tensor d_rows = exec.empty({rows.pairs, x.shape().back()}, compute_type_);
   compute_->leave(exec, rows, Pass::kBackward, pre, d_rows);
-  kernels::combine_rows(exec, routing.order, d_rows, gradients.dx);
+  kernels::combine_rows(exec, pairs.order, d_rows, gradients.dx);
   return gradients;
 }
 

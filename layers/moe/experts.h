@@ -5,6 +5,14 @@
 
 namespace weft {
 
+// Which experts see which rows, and what their outputs count.
+struct ExpertPairs {
+  ExpertPairs(const Routing& routing) : order(routing.order), weight(routing.weight) {}
+  ExpertPairs(const ExpertExchange& there) : order(there.order), weight(there.weight) {}
+  const kernels::ExpertOrder& order;
+  const Tensor& weight;  // f32 [rows, choices]
+};
+
 // The experts' feed-forward layers over the rows that chose them.
 //   f_e(x) = w_down_e a(w_in_e x),     y_n = sum_k w_nk f_{e(n,k)}(x_n),     a:
 //   kernels/ffn_activation.h
@@ -25,8 +33,8 @@ class Experts {
     Tensor x, pre;
   };
   struct Gradients {
-    Tensor dx;        // [tokens, hidden] f32
-    Tensor d_weight;  // [tokens, active] f32
+    Tensor dx;        // [rows, hidden]
+    Tensor d_weight;  // [rows, choices] f32
   };
 
   Experts(const Build& build, int64_t experts, int64_t width);
@@ -34,14 +42,18 @@ class Experts {
   Experts(const ExpertWeights& weights, kernels::FfnActivation activation, DType compute_type,
           std::unique_ptr<ExpertCompute> compute);
 
-  Tensor forward(Exec& exec, const Tensor& x, const Routing& routing, SavedStack& saved) const;
-  Gradients backward(Exec& exec, const Tensor& dy, const Routing& routing, SavedStack& saved) const;
+  // x, dy [rows, hidden]: tokens, or what came of them from the ranks that own them. Sums over the
+  // experts of a row are formed in f32 and given as `result`.
+  Tensor forward(Exec& exec, const Tensor& x, const ExpertPairs& pairs, SavedStack& saved,
+                 DType result = DType::kF32) const;
+  Gradients backward(Exec& exec, const Tensor& dy, const ExpertPairs& pairs, SavedStack& saved,
+                     DType result = DType::kF32) const;
 
   double flops_per_pair() const;  // forward
   ExpertWeights weights() const { return {in_, down_}; }
 
  private:
-  Tensor scale_of(Exec& exec, const ExpertRows& rows, const Routing& routing) const;
+  Tensor scale_of(Exec& exec, const ExpertRows& rows, const ExpertPairs& pairs) const;
 
   kernels::FfnActivation activation_;
   Parameter& in_;    // w_gate_up [experts, 2 ffn, hidden], gate rows first, or w_up [experts, ffn, hidden]

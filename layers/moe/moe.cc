@@ -1,12 +1,16 @@
 #include "layers/moe/moe.h"
 
 #include "kernels/elementwise.h"
+#include "layers/convert.h"
 
 namespace weft {
 
 Moe::Moe(const Build& build, const MoeOptions& options)
     : options_(options),
       hidden_(build.hidden),
+      compute_type_(build.compute),
+      expert_ranks_(build.store.here()[Axis::kExpert].size),
+      width_ranks_(build.store.here()[Axis::kExpertTensor].size),
       router_(build, options.router),
       experts_(build, options.router.experts, options.width) {
   if (options.shared_width > 0) {
@@ -16,8 +20,13 @@ Moe::Moe(const Build& build, const MoeOptions& options)
 
 Tensor Moe::forward(Exec& exec, const Tensor& x, StepContext& context, SavedStack& saved) const {
   Routing routing = router_.forward(exec, x, context);
-  const Tensor y = experts_.forward(exec, x, routing, saved);
-  if (shared_) kernels::add(exec, y, shared_->forward(exec, x, context.span_tokens, saved), y);
+  Tensor y;
+  if (expert_ranks_ * width_ranks_ > 1) {
+    y = forward_there(exec, x, routing, context, saved);
+  } else {
+    y = experts_.forward(exec, x, routing, saved);
+    if (shared_) kernels::add(exec, y, shared_->forward(exec, x, context.span_tokens, saved), y);
+  }
   saved.push(Saved{x, std::move(routing)});
   return y;
 }
@@ -26,11 +35,66 @@ Tensor Moe::backward(Exec& exec, const Tensor& dy, const StepContext& context,
                      SavedStack& saved) const {
   const auto [x, routing] = saved.pop<Saved>();
   Tensor d_shared;
-  if (shared_) d_shared = shared_->backward(exec, dy, context.span_tokens, saved);
-  const auto [dx, d_weight] = experts_.backward(exec, dy, routing, saved);
-  router_.backward(exec, x, routing, d_weight, context, dx);
+  Experts::Gradients gradients;
+  if (expert_ranks_ * width_ranks_ > 1) {
+    gradients = backward_there(exec, dy, routing, context, d_shared, saved);
+  } else {
+    if (shared_) d_shared = shared_->backward(exec, dy, context.span_tokens, saved);
+    gradients = experts_.backward(exec, dy, routing, saved);
+  }
+  const Tensor& dx = gradients.dx;
+  router_.backward(exec, x, routing, gradients.d_weight, context, dx);
   if (shared_) kernels::add(exec, dx, d_shared, dx);
   return dx;
+}
+
+Communicator& Moe::expert_ranks(const StepContext& context) const {
+  WEFT_CHECK(context.expert_ranks != nullptr,
+             "the experts live on {} ranks, but this pass was given none of the others",
+             expert_ranks_ * width_ranks_);
+  return *context.expert_ranks;
+}
+
+// Planned in the first forward pass and kept with the routing for a second one.
+const ExpertExchange& Moe::exchange_of(Exec& exec, Routing& routing, StepContext& context) const {
+  if (!routing.exchange) {
+    const ExpertPlaces places{options_.router.experts, expert_ranks_, width_ranks_, context.travel};
+    routing.exchange = std::make_shared<const ExpertExchange>(plan_exchange(
+        exec, expert_ranks(context), places, routing.index, routing.weight, routing.order));
+    if (context.decided) context.decided->exchange = routing.exchange;
+  }
+  return *routing.exchange;
+}
+
+Tensor Moe::forward_there(Exec& exec, const Tensor& x, Routing& routing, StepContext& context,
+                          SavedStack& saved) const {
+  Communicator& ranks = expert_ranks(context);
+  const ExpertExchange& exchange = exchange_of(exec, routing, context);
+  RowsUnderWay there = start_dispatch(exec, ranks, exchange, x);
+  Tensor shared;
+  if (shared_) shared = shared_->forward(exec, x, context.span_tokens, saved);
+  const Tensor rows = experts_.forward(exec, there.arrived(), exchange, saved, compute_type_);
+  const Tensor y = exec.empty({x.shape().rows(), hidden_});
+  combine_returned(exec, exchange, start_return(exec, ranks, exchange, rows).arrived(), y);
+  if (shared_) kernels::add(exec, y, shared, y);
+  return y;
+}
+
+Experts::Gradients Moe::backward_there(Exec& exec, const Tensor& dy, const Routing& routing,
+                                       const StepContext& context, Tensor& d_shared,
+                                       SavedStack& saved) const {
+  Communicator& ranks = expert_ranks(context);
+  const ExpertExchange& exchange = *routing.exchange;
+  const Tensor d_rows =
+      start_dispatch(exec, ranks, exchange, in_type(exec, dy, compute_type_)).arrived();
+  const Experts::Gradients there =
+      experts_.backward(exec, d_rows, exchange, saved, compute_type_);
+  RowsUnderWay back = start_return(exec, ranks, exchange, there.dx);
+  const Tensor d_weight = return_weights(exec, ranks, exchange, there.d_weight);
+  if (shared_) d_shared = shared_->backward(exec, dy, context.span_tokens, saved);
+  const Tensor dx = exec.empty({dy.shape().rows(), hidden_});
+  combine_returned(exec, exchange, back.arrived(), dx);
+  return {dx, d_weight};
 }
 
 double Moe::flops_per_token() const {

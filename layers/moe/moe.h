@@ -17,6 +17,10 @@ struct MoeOptions {
 
 // Mixture of experts: every token is computed by the experts its router row chose (but for pairs
 // beyond an expert's capacity, where there is one) and by the shared expert, if there is one.
+//
+// Where ranks share the experts (StepContext::expert_ranks), tokens travel to them and their outputs
+// back (parallel/expert_exchange.h), gradients likewise. Meanwhile the shared expert is computed: on
+// the way there in forward, on the way back in backward.
 class Moe final : public FeedForward {
  public:
   Moe(const Build& build, const MoeOptions& options);
@@ -33,8 +37,18 @@ class Moe final : public FeedForward {
     Tensor x;
     Routing routing;
   };
+  Communicator& expert_ranks(const StepContext& context) const;
+  const ExpertExchange& exchange_of(Exec& exec, Routing& routing, StepContext& context) const;
+  Tensor forward_there(Exec& exec, const Tensor& x, Routing& routing, StepContext& context,
+                       SavedStack& saved) const;
+  Experts::Gradients backward_there(Exec& exec, const Tensor& dy, const Routing& routing,
+                                    const StepContext& context, Tensor& d_shared,
+                                    SavedStack& saved) const;
+
   MoeOptions options_;
   int64_t hidden_;
+  DType compute_type_;
+  int expert_ranks_, width_ranks_;  // over which experts, and the width of each, are cut
   ExpertRouter router_;
   Experts experts_;
   std::optional<SharedExpert> shared_;

@@ -6,6 +6,7 @@
 
 #include "kernels/gemm.h"
 #include "layers/convert.h"
+#include "layers/moe/capacity.h"
 #include "layers/token_statistics.h"
 
 namespace weft {
@@ -99,8 +100,8 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   MoeReport moe = report(exec, routing, entropy, runs_of(context, tokens));
   moe.bad_token = bad_token;
   if (options_.capacity > 0) {
-    routing.order = kernels::limited(exec, routing.order, routing.weight,
-                                     capacity_of(options_, tokens), options_.keep);
+    const Capacity capacity{capacity_of(options_, routing.tokens), options_.keep};
+    routing.order = within_capacity(exec, capacity, routing, experts, context);
     moe.dropped = tokens * options_.rule.active - routing.order.offsets.back();
   }
   context.reports.push_back(std::move(moe));

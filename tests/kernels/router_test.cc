@@ -414,6 +414,31 @@ TEST_P(Order, CombineAddsTheRowsOfATokenInOrder) {
   }
 }
 
+// A negative expert: nobody's. Such pairs are skipped as if they were not there.
+TEST_P(Order, SkipsPairsOfNobody) {
+  Rig rig(2, GetParam());
+  const Tensor index = choices(rig, 101, 3, 17);
+  int32_t* expert = index.data<int32_t>();
+  for (int64_t i = 0; i < index.elements(); i += 4) expert[i] = -1;
+  const ExpertOrder order = kernels::order_by_expert(rig.exec, index, 17);
+  std::vector<std::pair<int32_t, int32_t>> pairs;  // expert, pair: what is left, sorted
+  for (int32_t i = 0; i < index.elements(); ++i) {
+    if (expert[i] >= 0) pairs.emplace_back(expert[i], i);
+  }
+  std::sort(pairs.begin(), pairs.end());
+  ASSERT_EQ(order.token.elements(), std::ssize(pairs));
+  EXPECT_EQ(order.offsets.back(), std::ssize(pairs));
+  for (int64_t i = 0; i < index.elements(); ++i) {
+    const int32_t row = order.row.data<int32_t>()[i];
+    if (expert[i] < 0) {
+      EXPECT_EQ(row, -1);
+      continue;
+    }
+    EXPECT_EQ(pairs[static_cast<size_t>(row)].second, i);
+    EXPECT_EQ(order.token.data<int32_t>()[row], i / 3);
+  }
+}
+
 TEST_P(Order, WorksWithoutTokensAndRefusesExpertsThatAreNotThere) {
   Rig rig(2, GetParam());
   const Tensor none = rig.exec.empty({0, 2}, DType::kI32);

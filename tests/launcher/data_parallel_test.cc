@@ -15,75 +15,7 @@
 namespace weft::test {
 namespace {
 
-// A hybrid with experts, a shared expert, packed documents and tied embeddings. Twelve sequences a
-// step, so that 1, 2, 3 and 4 ranks can share them; odd widths where they are allowed. With an
-// epsilon of 1e-3 Adam does not turn the sign of a gradient that is almost zero into a whole step.
-Config tiny(const std::vector<std::string>& overrides = {}) {
-  return config_from_text(R"(
-[model]
-vocab = 61
-hidden = 48
-layers = 3
-pattern = "LND"
-tie_embeddings = true
-[model.layer.L]
-mixer = "retnet"
-heads = 3
-[model.layer.N]
-mixer = "softmax"
-heads = 4
-kv_heads = 2
-[model.layer.D]
-mixer = "gla"
-heads = 3
-ffn = "dense"
-[model.moe]
-experts = 5
-active = 2
-ffn = 20
-shared = 1
-aux_loss = 0.01
-z_loss = 0.001
-[train]
-steps = 6
-sequence = 23
-global_batch = 12
-micro_batch = 1
-precision = "f32"
-[optimizer]
-lr = 3e-3
-warmup = 0
-schedule = "constant"
-eps = 1e-3
-[run]
-dir = "unused"
-)",
-                          "tiny.toml", overrides);
-}
-
-// Rows of a simple rule, each with two documents; the last target of the first does not count in
-// every third row, so that ranks have different numbers of targets.
-Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
-  const int64_t length = config.train.sequence;
-  Batch batch{.tokens = Tensor::empty(pool, {rows * length}, DType::kI32),
-              .targets = Tensor::empty(pool, {rows * length}, DType::kI32),
-              .documents = {0},
-              .target_tokens = rows * length};
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t t = 0; t < length; ++t) {
-      const int64_t value = (first + r) * 5 + t * 3;
-      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
-      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
-    }
-    if ((first + r) % 3 == 0) {
-      batch.targets.data<int32_t>()[r * length + 10] = -1;
-      --batch.target_tokens;
-    }
-    batch.documents.push_back(static_cast<int32_t>(r * length + 11));
-    batch.documents.push_back(static_cast<int32_t>((r + 1) * length));
-  }
-  return batch;
-}
+Config tiny(const std::vector<std::string>& overrides = {}) { return tiny_hybrid(overrides); }
 
 History train(const Config& config, int ranks) {
   return train_on_ranks(config, ranks, rule_batch);
@@ -110,19 +42,7 @@ TEST_P(OnRanks, LossesNormsAndWeightsAreThoseOfOneRank) {
       const History many = train(
           tiny({aux, "run.routing_trace=replay:" + file, std::string("parallel.zero=") + zero}),
           GetParam());
-      for (size_t s = 0; s < one.steps.size(); ++s) {
-        const StepResult &a = one.steps[s], &b = many.steps[s];
-        EXPECT_NEAR(a.loss, b.loss, 2e-5 * a.loss) << scope << " step " << s;
-        EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * a.grad_norm) << scope << " step " << s;
-        EXPECT_NEAR(a.aux_loss, b.aux_loss, 2e-5 * a.aux_loss) << scope << " step " << s;
-        EXPECT_NEAR(a.z_loss, b.z_loss, 1e-4 * a.z_loss) << scope << " step " << s;
-        EXPECT_EQ(a.tokens, b.tokens);
-        for (size_t l = 0; l < a.moe.size(); ++l) EXPECT_EQ(a.moe[l].counts, b.moe[l].counts);
-      }
-      EXPECT_NEAR(one.valid, many.valid, 2e-5 * one.valid);
-      const std::vector<double> w(one.weights.begin(), one.weights.end()),
-          v(many.weights.begin(), many.weights.end());
-      EXPECT_TRUE(Near(v, w, 1e-4)) << scope << " zero " << zero;
+      expect_same_training(many, one, fmt::format("{} zero {}", scope, zero));
     }
   }
 }

@@ -31,6 +31,24 @@ TEST_F(Mpirun, LossesDoNotDependOnTheNumberOfRanks) {
   }
 }
 
+// Experts on both ranks; then a checkpoint of that is resumed by one rank that has them all.
+TEST_F(Mpirun, ExpertsLiveOnTwoRanks) {
+  const std::vector<std::string> two = {"parallel.expert=2", "run.check_collectives=true"};
+  ASSERT_EQ(run_weft(train("one")).code, 0);
+  const Outcome o = run_ranked(2, train("two", two));
+  ASSERT_EQ(o.code, 0) << o.err;
+  expect_near(losses("two"), losses("one"));
+  const json record = json::parse(get_file(folder / "two/run.json"));
+  EXPECT_EQ(record["layout"]["expert"], 2);
+  std::ifstream metrics(folder / "two/metrics.jsonl");
+  std::string line;
+  std::getline(metrics, line);
+  EXPECT_GT(json::parse(line)["comm_bytes"]["expert"].get<int64_t>(), 0);
+  ASSERT_EQ(run_weft(train("one", {"train.steps=6"})).code, 0);
+  ASSERT_EQ(run_weft(train("two", {"train.steps=6"})).code, 0);
+  expect_near(losses("two"), losses("one"));
+}
+
 TEST_F(Mpirun, TheSameLayoutGivesTheSameBits) {
   ASSERT_EQ(run_ranked(2, train("a")).code, 0);
   ASSERT_EQ(run_ranked(2, train("b")).code, 0);

@@ -70,4 +70,90 @@ History train_on_ranks(const Config& config, int ranks, const MakeBatch& make_ba
   return out;
 }
 
+Config tiny_hybrid(const std::vector<std::string>& overrides) {
+  return config_from_text(R"(
+[model]
+vocab = 61
+hidden = 48
+layers = 3
+pattern = "LND"
+tie_embeddings = true
+[model.layer.L]
+mixer = "retnet"
+heads = 3
+[model.layer.N]
+mixer = "softmax"
+heads = 4
+kv_heads = 2
+[model.layer.D]
+mixer = "gla"
+heads = 3
+ffn = "dense"
+[model.moe]
+experts = 5
+active = 2
+ffn = 20
+shared = 1
+aux_loss = 0.01
+z_loss = 0.001
+[train]
+steps = 6
+sequence = 23
+global_batch = 12
+micro_batch = 1
+precision = "f32"
+[optimizer]
+lr = 3e-3
+warmup = 0
+schedule = "constant"
+eps = 1e-3
+[run]
+dir = "unused"
+)",
+                          "tiny.toml", overrides);
+}
+
+Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
+  const int64_t length = config.train.sequence;
+  Batch batch{.tokens = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .targets = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .documents = {0},
+              .target_tokens = rows * length};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t value = (first + r) * 5 + t * 3;
+      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
+      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+    }
+    if ((first + r) % 3 == 0) {
+      batch.targets.data<int32_t>()[r * length + 10] = -1;
+      --batch.target_tokens;
+    }
+    batch.documents.push_back(static_cast<int32_t>(r * length + 11));
+    batch.documents.push_back(static_cast<int32_t>((r + 1) * length));
+  }
+  return batch;
+}
+
+void expect_same_training(const History& got, const History& want, const std::string& what) {
+  ASSERT_EQ(got.steps.size(), want.steps.size());
+  for (size_t s = 0; s < want.steps.size(); ++s) {
+    const StepResult &a = want.steps[s], &b = got.steps[s];
+    EXPECT_NEAR(a.loss, b.loss, 2e-5 * a.loss) << what << " step " << s;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * a.grad_norm) << what << " step " << s;
+    EXPECT_NEAR(a.aux_loss, b.aux_loss, 2e-5 * a.aux_loss) << what << " step " << s;
+    EXPECT_NEAR(a.z_loss, b.z_loss, 1e-4 * a.z_loss) << what << " step " << s;
+    EXPECT_EQ(a.tokens, b.tokens) << what;
+    for (size_t l = 0; l < a.moe.size(); ++l) {
+      EXPECT_EQ(a.moe[l].counts, b.moe[l].counts) << what;
+      EXPECT_EQ(a.moe[l].dropped, b.moe[l].dropped) << what;
+    }
+  }
+  EXPECT_NEAR(want.valid, got.valid, 2e-5 * want.valid) << what;
+  const std::vector<double> v(got.weights.begin(), got.weights.end()),
+      w(want.weights.begin(), want.weights.end());
+  EXPECT_TRUE(Near(v, w, 1e-4)) << what;
+}
+
 }  // namespace weft::test
+

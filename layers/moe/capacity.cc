@@ -1,0 +1,100 @@
+#include "layers/moe/capacity.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace weft {
+namespace {
+
+// What the other ranks must know of a token: the sequence it is in, its experts, their weights. One
+// row of words each; rows beyond a rank's tokens have no sequence.
+constexpr int32_t kNoSequence = std::numeric_limits<int32_t>::max();
+
+Tensor told_of(Exec& exec, const Routing& routing, const StepContext& context, int64_t rows) {
+  const int64_t tokens = routing.index.shape()[0], active = routing.index.shape()[1];
+  const int64_t words = 1 + 2 * active;
+  const Tensor out = exec.empty({rows, words}, DType::kI32);
+  std::fill_n(out.data<int32_t>(), out.elements(), kNoSequence);
+  for (int64_t n = 0; n < tokens; ++n) {
+    int32_t* row = out.data<int32_t>() + n * words;
+    const int64_t in_span = context.first_token + n;
+    row[0] = context.row_tokens > 0 ? static_cast<int32_t>(in_span / context.row_tokens) : 0;
+    for (int64_t k = 0; k < active; ++k) {
+      row[1 + k] = routing.index.data<int32_t>()[n * active + k];
+      row[1 + active + k] = std::bit_cast<int32_t>(routing.weight.data<float>()[n * active + k]);
+    }
+  }
+  return out;
+}
+
+// Rows of `told` that are tokens, in the order of the micro-batch.
+std::vector<int64_t> in_order(const Tensor& told, int64_t words) {
+  const int32_t* from = told.data<int32_t>();
+  std::vector<int64_t> rows;
+  for (int64_t r = 0; r < told.elements() / words; ++r) {
+    if (from[r * words] != kNoSequence) rows.push_back(r);
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](int64_t a, int64_t b) { return from[a * words] < from[b * words]; });
+  return rows;
+}
+
+struct PairsOfAll {
+  Tensor index, weight;
+};
+
+PairsOfAll choices_of(Exec& exec, const Tensor& told, const std::vector<int64_t>& rows,
+                      int64_t active) {
+  const Shape shape{std::ssize(rows), active};
+  PairsOfAll out{exec.empty(shape, DType::kI32), exec.empty(shape)};
+  for (int64_t n = 0; n < std::ssize(rows); ++n) {
+    const int32_t* row = told.data<int32_t>() + rows[static_cast<size_t>(n)] * (1 + 2 * active);
+    std::copy_n(row + 1, active, out.index.data<int32_t>() + n * active);
+    for (int64_t k = 0; k < active; ++k) {
+      out.weight.data<float>()[n * active + k] = std::bit_cast<float>(row[1 + active + k]);
+    }
+  }
+  return out;
+}
+
+int64_t most_tokens(Exec& exec, Communicator& ranks, int64_t mine) {
+  const Tensor most = Tensor::borrow(&mine, {1}, DType::kI64);
+  ranks.all_reduce(exec, most, ReduceOp::kMax);
+  return mine;
+}
+
+}  // namespace
+
+kernels::ExpertOrder within_capacity(Exec& exec, const Capacity& capacity, const Routing& routing,
+                                     int64_t experts, const StepContext& context) {
+  const int64_t active = routing.index.shape()[1], words = 1 + 2 * active;
+  Communicator* ranks = context.token_ranks;
+  if (ranks == nullptr) {
+    return kernels::limited(exec, routing.order, routing.weight, capacity.pairs, capacity.keep);
+  }
+  const int64_t most = most_tokens(exec, *ranks, routing.index.shape()[0]);
+  const Tensor all = exec.empty({ranks->size() * most, words}, DType::kI32);
+  ranks->all_gather(exec, told_of(exec, routing, context, most), all);
+  const std::vector<int64_t> rows = in_order(all, words);
+  const PairsOfAll choices = choices_of(exec, all, rows, active);
+  const kernels::ExpertOrder order =
+      kernels::limited(exec, kernels::order_by_expert(exec, choices.index, experts), choices.weight,
+                       capacity.pairs, capacity.keep);
+
+  // Back to this rank's tokens: those that were dropped are nobody's.
+  const Tensor mine = exec.empty(routing.index.shape(), DType::kI32);
+  const int64_t first = ranks->rank() * most;
+  for (int64_t n = 0; n < std::ssize(rows); ++n) {
+    const int64_t here = rows[static_cast<size_t>(n)] - first;
+    if (here < 0 || here >= mine.shape()[0]) continue;
+    for (int64_t k = 0; k < active; ++k) {
+      const bool stays = order.row.data<int32_t>()[n * active + k] >= 0;
+      mine.data<int32_t>()[here * active + k] =
+          stays ? routing.index.data<int32_t>()[here * active + k] : -1;
+    }
+  }
+  return kernels::order_by_expert(exec, mine, experts);
+}
+
+}  // namespace weft
