@@ -27,6 +27,12 @@ template <class T, class... Args>
                     fmt::format(why, std::forward<Args>(args)...));
 }
 
+// The largest number up to `most` that divides `whole`.
+int64_t divisor_below(int64_t whole, int64_t most) {
+  while (whole % most != 0) --most;
+  return most;
+}
+
 void check_pattern(const Config& config) {
   const ModelConfig& m = config.model;
   std::set<char> defined;
@@ -88,11 +94,7 @@ void check_moe(const Config& config) {
   if (moe.experts % moe.n_group != 0) {
     refuse(config, {"model.moe.n_group", "model.moe.experts"}, moe.n_group,
            "does not divide model.moe.experts = {}; groups have equal size; nearest: {}",
-           moe.experts, [&] {
-             int64_t near = moe.n_group;
-             while (moe.experts % near != 0) --near;
-             return near;
-           }());
+           moe.experts, divisor_below(moe.experts, moe.n_group));
   }
   if (moe.topk_group > moe.n_group) {
     refuse(config, {"model.moe.topk_group", "model.moe.n_group"}, moe.topk_group,
@@ -141,8 +143,9 @@ void check_parallel(const Config& config) {
   if (uses_moe(config.model) && moe.experts % p.expert != 0) {
     refuse(
         config, {"parallel.expert", "model.moe.experts"}, p.expert,
-        "does not divide model.moe.experts = {}; every rank must hold the same number of experts",
-        moe.experts);
+        "does not divide model.moe.experts = {}; every rank must hold the same number of experts; "
+        "nearest: {}",
+        moe.experts, divisor_below(moe.experts, p.expert));
   }
   if (p.virtual_stages > 1 && p.schedule != "interleaved") {
     refuse(config, {"parallel.virtual_stages", "parallel.schedule"}, p.virtual_stages,

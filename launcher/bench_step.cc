@@ -1,5 +1,8 @@
+#include <chrono>
 #include <fstream>
 #include <functional>
+#include <map>
+#include <sstream>
 
 #include "core/rng.h"
 #include "core/safetensors.h"
@@ -7,7 +10,9 @@
 #include "launcher/cli.h"
 #include "launcher/commands.h"
 #include "launcher/progress.h"
+#include "launcher/ranks.h"
 #include "launcher/trainer.h"
+#include "parallel/agree.h"
 
 namespace weft {
 namespace {
@@ -104,16 +109,91 @@ nlohmann::json memory_by_label(const Ledger& ledger) {
   return by_label;
 }
 
-void run(const BenchStepOptions& o) {
-  Config config = o.config->load();
-  config.optimizer.schedule = "constant";
-  config.optimizer.warmup = 0;
+// What all ranks spent on talking to each other, per step. Bytes are those of all ranks together,
+// seconds those of the first inside calls, waiting for others included.
+struct Talk {
+  double share = 0;
+  std::map<std::string, int64_t> bytes = {};
+};
+
+Talk talk_of(Exec& exec, const Mesh& mesh, int steps, double seconds) {
+  Talk talk{.share = mesh.tally().seconds() / seconds};
+  std::string mine;  // ranks need not have used the same axes
+  for (const auto& [axis, bytes] : mesh.tally().bytes_by_axis()) {
+    mine += fmt::format("{} {}\n", axis, bytes);
+  }
+  for (const std::string& text : gather_texts(exec, mesh.world(), mine)) {
+    std::istringstream lines(text);
+    std::string axis;
+    for (int64_t bytes = 0; lines >> axis >> bytes;) talk.bytes[axis] += bytes;
+  }
+  for (auto& [axis, bytes] : talk.bytes) bytes /= steps;
+  return talk;
+}
+
+// What the first rank prints and writes.
+struct StepBench {
+  const BenchStepOptions& options;
+  const Config& config;
+  Runtime& runtime;
+  const Layout& layout;
+  Quartiles time;
+  double gflops, peak_before, peak_after;  // of all ranks
+  Talk talk;
+  std::vector<double> losses;
+  int64_t resident_before, resident_peak;
+
+  double tokens() const {
+    return static_cast<double>(config.train.global_batch * config.train.sequence);
+  }
+  double peak() const { return 0.5 * (peak_before + peak_after); }
+  double drift() const { return probe_drift(peak_before, peak_after); }
+
+  void print() const {
+    fmt::print("{} {} {} threads, {}: {:.1f} ms/step ({:.1f} to {:.1f}), {} tok/s, {:.0f} GFLOP/s, mfu {:.0f} % of "
+               "our GEMM ({:.0f}/{:.0f}), memory {}, loss {:.4f} -> {:.4f}\n",
+               options.config->path(), config.train.precision, runtime.exec().threads.size(),
+               name_of(runtime.exec().isa), time.median * 1e3, time.q1 * 1e3, time.q3 * 1e3,
+               format_count(tokens() / time.median), gflops, 100 * gflops / peak(), peak_before, peak_after,
+               format_bytes(runtime.ledger().total().peak), losses.front(), losses.back());
+    if (layout.world > 1) {
+      fmt::print("{}: {:.0f} % of the first rank's time in calls to others;", product_text(layout.here),
+                 100 * talk.share);
+      for (const auto& [axis, bytes] : talk.bytes) fmt::print(" {} {}", axis, format_bytes(bytes));
+      fmt::print(" per step, all ranks together\n");
+    }
+    if (drift() > kNoisy) {
+      fmt::print("noisy: our GEMM ran at {:.0f} GFLOP/s before the steps and at {:.0f} after them, {:.0f} % apart; "
+                 "measure again on idle cores\n",
+                 peak_before, peak_after, 100 * drift());
+    }
+  }
+
+  nlohmann::json json() const {
+    return {{"bench", "step"}, {"step_ms", milliseconds(time)}, {"tokens_per_s", tokens() / time.median},
+            {"mfu", gflops / peak()}, {"model_gflops", gflops}, {"peak_gflops_before", peak_before},
+            {"peak_gflops_after", peak_after}, {"probe_drift", drift()},
+            {"peak_bytes", runtime.ledger().total().peak},
+            {"peak_bytes_by_label", memory_by_label(runtime.ledger())},
+            {"peak_resident_bytes", resident_peak}, {"resident_bytes_before", resident_before},
+            {"losses", losses}, {"comm_bytes", talk.bytes}, {"comm_share", talk.share},
+            {"ranks", layout.world}, {"threads", runtime.exec().threads.size()},
+            {"isa", name_of(runtime.exec().isa)}, {"config", resolved(config)}};
+  }
+};
+
+int run_on_rank(const BenchStepOptions& o, const Config& config, const RankContext& ranks) {
   const TokenSource source(config, o.from, o.warmup + o.steps);
-  Runtime runtime(o.threads > 0 ? o.threads : config.train.threads);
-  const DType type = compute_type(config.train);
-  const double peak_before = peak_gflops(runtime.exec().threads, type);
+  Runtime runtime(o.threads > 0 ? o.threads : ranks.threads);
+  Exec& exec = runtime.exec();
+  Communicator& world = ranks.mesh->world();
+  const auto peak = [&] {
+    world.barrier();
+    return sum_over(exec, world, peak_gflops(exec.threads, compute_type(config.train)));
+  };
+  const double peak_before = peak();
   const int64_t resident_before = peak_resident_bytes();
-  Trainer trainer(config, runtime);
+  Trainer trainer(config, runtime, ranks.mesh);
   if (o.from.empty()) trainer.initialize();
   else load_weights(trainer, o.from + "/weights.safetensors");
 
@@ -124,38 +204,26 @@ void run(const BenchStepOptions& o) {
     ++step;
   };
   for (int i = 0; i < o.warmup; ++i) one();
+  ranks.mesh->tally().reset();
+  const int64_t before = step;
+  const auto start = std::chrono::steady_clock::now();
   const Quartiles time = measure(o.steps, one);
-  const int64_t resident_peak = peak_resident_bytes();
-  const double peak_after = peak_gflops(runtime.exec().threads, type);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const Talk talk = talk_of(exec, *ranks.mesh, static_cast<int>(step - before), seconds);
+  const StepBench bench{o, config, runtime, ranks.mesh->layout(), time,
+                        trainer.flops_per_step() / time.median / 1e9, peak_before, peak(), talk, losses,
+                        resident_before, peak_resident_bytes()};
+  if (ranks.mesh->rank() != 0) return 0;
+  bench.print();
+  if (!o.json.empty()) write_json(o.json, bench.json());
+  return 0;
+}
 
-  const double tokens = static_cast<double>(config.train.global_batch * config.train.sequence);
-  const double gflops = trainer.flops_per_step() / time.median / 1e9;
-  const double peak = 0.5 * (peak_before + peak_after);
-  const int64_t accounted = runtime.ledger().total().peak;
-  fmt::print("{} {} {} threads, {}: {:.1f} ms/step ({:.1f} to {:.1f}), {} tok/s, {:.0f} GFLOP/s, mfu {:.0f} % of "
-             "our GEMM ({:.0f}/{:.0f}), memory {}, loss {:.4f} -> {:.4f}\n",
-             o.config->path(), config.train.precision, runtime.exec().threads.size(),
-             name_of(runtime.exec().isa), time.median * 1e3, time.q1 * 1e3, time.q3 * 1e3,
-             format_count(tokens / time.median), gflops, 100 * gflops / peak, peak_before, peak_after,
-             format_bytes(accounted), losses.front(), losses.back());
-  const double drift = probe_drift(peak_before, peak_after);
-  if (drift > kNoisy) {
-    fmt::print("noisy: our GEMM ran at {:.0f} GFLOP/s before the steps and at {:.0f} after them, {:.0f} % apart; "
-               "measure again on idle cores\n",
-               peak_before, peak_after, 100 * drift);
-  }
-  if (o.json.empty()) return;
-  const nlohmann::json result = {
-      {"bench", "step"}, {"step_ms", milliseconds(time)}, {"tokens_per_s", tokens / time.median},
-      {"mfu", gflops / peak}, {"model_gflops", gflops}, {"peak_gflops_before", peak_before},
-      {"peak_gflops_after", peak_after}, {"probe_drift", drift},
-      {"peak_bytes", accounted},
-      {"peak_bytes_by_label", memory_by_label(runtime.ledger())},
-      {"peak_resident_bytes", resident_peak}, {"resident_bytes_before", resident_before},
-      {"losses", losses}, {"comm_bytes", nlohmann::json::object()},
-      {"threads", runtime.exec().threads.size()}, {"isa", name_of(runtime.exec().isa)},
-      {"config", resolved(config)}};
-  write_json(o.json, result);
+int run(const BenchStepOptions& o) {
+  Config config = o.config->load();
+  config.optimizer.schedule = "constant";
+  config.optimizer.warmup = 0;
+  return on_ranks(config, [&](const RankContext& ranks) { return run_on_rank(o, config, ranks); });
 }
 
 }  // namespace
@@ -168,7 +236,8 @@ void add_bench_step(CLI::App& bench) {
   command->footer("Example: weft bench step configs/tiny.toml train.precision=f32 --json step.json\n"
                   "JSON: step_ms {median, q1, q3, repetitions}, tokens_per_s, mfu (share of our own 1024-cubed "
                   "GEMM, probed before and after), probe_drift (above 0.1: noisy), peak_bytes (accounted), peak_resident_bytes, losses, "
-                  "comm_bytes by axis.");
+                  "comm_bytes by axis (per step, all ranks together), comm_share (of the first rank's time, in calls to others), "
+                  "ranks. Under mpirun on its ranks.");
   command->add_option("--steps", o->steps, "Measured steps")->check(CLI::PositiveNumber);
   command->add_option("--warmup", o->warmup, "Unmeasured steps before them")->check(CLI::NonNegativeNumber);
   command->add_option("--threads", o->threads, "0: every core");
@@ -177,7 +246,8 @@ void add_bench_step(CLI::App& bench) {
                       "sequence + 1]): takes the steps that another program took from there");
   command->add_option("--json", o->json, "Writes the result to this file");
   command->final_callback([o] {
-    if (!o->config->explained()) run(*o);
+    if (o->config->explained()) return;
+    if (const int code = run(*o); code != 0) throw CLI::RuntimeError(code);
   });
 }
 

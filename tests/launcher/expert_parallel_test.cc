@@ -46,9 +46,10 @@ class ExpertPlaces : public testing::TestWithParam<Places> {};
 TEST_P(ExpertPlaces, GiveTheTrainingOfOneRank) {
   const ScratchFolder folder;
   const std::string file = folder / "routing.safetensors";
-  const History one = train(kOne, {"run.routing_trace=write:" + file});
+  const std::string steps = "train.steps=4";
+  const History one = train(kOne, {steps, "run.routing_trace=write:" + file});
   for (const char* deduplicate : {"true", "false"}) {
-    const History many = train(GetParam(), {"run.routing_trace=replay:" + file,
+    const History many = train(GetParam(), {steps, "run.routing_trace=replay:" + file,
                                             std::string("parallel.deduplicate=") + deduplicate});
     expect_same_training(many, one, std::string("deduplicate ") + deduplicate);
   }
@@ -57,10 +58,10 @@ TEST_P(ExpertPlaces, GiveTheTrainingOfOneRank) {
 TEST_P(ExpertPlaces, GiveTheSameBitsTwiceAndRecomputed) {
   for (const char* precision : {"f32", "bf16"}) {
     const std::string type = std::string("train.precision=") + precision;
-    const History a = train(GetParam(), {type, "train.steps=3"});
+    const History a = train(GetParam(), {type, "train.steps=2"});
     for (const char* recompute : {"none", "full"}) {
       const History b =
-          train(GetParam(), {type, "train.steps=3", std::string("train.recompute=") + recompute});
+          train(GetParam(), {type, "train.steps=2", std::string("train.recompute=") + recompute});
       for (size_t s = 0; s < a.steps.size(); ++s) EXPECT_EQ(a.steps[s].loss, b.steps[s].loss);
       EXPECT_EQ(a.weights, b.weights) << precision << " recompute " << recompute;
     }
@@ -93,6 +94,25 @@ TEST(ExpertParallel, PlacesChangeNoBitOfTheFirstForwardWithoutDeduplication) {
     const double apart = train({4, 1, 1, 1}, o).steps[0].loss;
     EXPECT_EQ(train({4, 1, 2, 1}, o).steps[0].loss, apart) << precision;
     EXPECT_EQ(train({4, 1, 4, 1}, o).steps[0].loss, apart) << precision;
+  }
+}
+
+// Which pairs are dropped is decided over all tokens of a micro-batch, which sequence ranks share.
+TEST(ExpertParallel, DropTheSamePairsAsOneRank) {
+  const ScratchFolder folder;
+  const std::string file = folder / "routing.safetensors";
+  for (const char* policy : {"position", "probs"}) {
+    const std::vector<std::string> o = {"model.moe.capacity=0.9", "train.micro_batch=2",
+                                        std::string("model.moe.drop_policy=") + policy};
+    const auto with = [&](const std::string& trace) {
+      std::vector<std::string> all = o;
+      all.push_back("run.routing_trace=" + trace);
+      return all;
+    };
+    const History one = train(kOne, with("write:" + file));
+    EXPECT_GT(one.steps[0].moe[0].dropped, 0);
+    expect_same_training(train({2, 2, 2, 1}, with("replay:" + file)), one, policy);
+    expect_same_training(train({4, 2, 4, 1}, with("replay:" + file)), one, policy);
   }
 }
 
@@ -171,10 +191,10 @@ TEST(ExpertParallel, ExpertsThatCannotBeSharedEvenlyAreRefused) {
     return "accepted";
   };
   const std::string experts = message({3, 1, 3, 1}), width = message({3, 1, 1, 3});
-  EXPECT_NE(experts.find("model.moe.experts = 8 cannot be cut over 3 expert ranks"),
+  EXPECT_NE(experts.find("parallel.expert = 3 does not divide model.moe.experts = 8"),
             std::string::npos)
       << experts;
-  EXPECT_NE(experts.find("layouts of 3 ranks that work"), std::string::npos) << experts;
+  EXPECT_NE(experts.find("nearest: 2"), std::string::npos) << experts;
   EXPECT_NE(width.find("model.moe.ffn = 20 cannot be cut over 3 expert_tensor ranks"),
             std::string::npos)
       << width;
