@@ -1,5 +1,5 @@
 // Expert parallelism in training, with ranks as threads: experts, and the width of experts, spread
-// over data and sequence ranks in every way; the same training as on one rank.
+// over data, sequence and tensor ranks in every way; the same training as on one rank.
 #include <gtest/gtest.h>
 
 #include "launcher/trainer.h"
@@ -15,6 +15,7 @@ namespace {
 
 struct Places {
   int ranks, sequence, expert, expert_tensor;
+  int tensor = 1;
   const char* zero = "1";
 
   std::vector<std::string> settings() const {
@@ -24,8 +25,8 @@ struct Places {
             std::string("parallel.zero=") + zero};
   }
   std::string name() const {
-    return fmt::format("ranks_{}_sequence_{}_expert_{}_expert_tensor_{}_zero_{}", ranks, sequence,
-                       expert, expert_tensor, zero);
+    return fmt::format("ranks_{}_tensor_{}_sequence_{}_expert_{}_expert_tensor_{}_zero_{}", ranks,
+                       tensor, sequence, expert, expert_tensor, zero);
   }
 };
 
@@ -70,10 +71,11 @@ TEST_P(ExpertPlaces, GiveTheSameBitsTwiceAndRecomputed) {
 
 INSTANTIATE_TEST_SUITE_P(All, ExpertPlaces,
                          testing::Values(Places{2, 1, 2, 1}, Places{2, 2, 2, 1}, Places{4, 1, 4, 1},
-                                         Places{4, 1, 2, 1}, Places{4, 1, 2, 1, "0"},
+                                         Places{4, 1, 2, 1}, Places{4, 1, 2, 1, 1, "0"},
                                          Places{4, 2, 2, 1}, Places{4, 2, 4, 1}, Places{2, 1, 1, 2},
-                                         Places{4, 1, 2, 2}, Places{8, 2, 4, 1},
-                                         Places{8, 2, 2, 2}),
+                                         Places{4, 1, 2, 2}, Places{8, 2, 4, 1}, Places{8, 2, 2, 2},
+                                         Places{2, 1, 2, 1, 2}, Places{4, 2, 4, 1, 2},
+                                         Places{4, 1, 2, 2, 2}, Places{8, 2, 2, 1, 2}),
                          [](const auto& info) { return info.param.name(); });
 
 // Free routing in bf16: within the half percent that the precision allows.
@@ -113,6 +115,7 @@ TEST(ExpertParallel, DropTheSamePairsAsOneRank) {
     EXPECT_GT(one.steps[0].moe[0].dropped, 0);
     expect_same_training(train({2, 2, 2, 1}, with("replay:" + file)), one, policy);
     expect_same_training(train({4, 2, 4, 1}, with("replay:" + file)), one, policy);
+    expect_same_training(train({4, 2, 2, 1, 2}, with("replay:" + file)), one, policy);
   }
 }
 

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "layers/moe/moe.h"
-#include "parallel/ownership.h"
 #include "parallel/thread_comm.h"
 #include "parallel/traced_comm.h"
 #include "tests/kernels/numeric.h"
+#include "tests/support/slices.h"
 
 namespace weft::test {
 namespace {
@@ -51,17 +51,7 @@ struct Outcome {
     Numbers& whole = gradients[p.spec.name];
     whole.resize(static_cast<size_t>(p.spec.global.elements()));
     const Numbers mine = numbers(p.grad);
-    for (const OwnedPiece& piece : pieces_of(p.spec, here, {0, row_count(p.shape)})) {
-      for (int64_t i = 0; i < piece.box.extent.elements(); ++i) {
-        int64_t at = 0, stride = 1, rest = i;
-        for (int dim = p.spec.global.dims() - 1; dim >= 0; --dim) {
-          at += (piece.box.offset[dim] + rest % piece.box.extent[dim]) * stride;
-          rest /= piece.box.extent[dim];
-          stride *= p.spec.global[dim];
-        }
-        whole[static_cast<size_t>(at)] += mine[static_cast<size_t>(piece.begin + i)];
-      }
-    }
+    each_element(p, here, [&](size_t local, size_t at) { whole[at] += mine[local]; });
   }
 };
 
