@@ -61,6 +61,14 @@ MoeOptions options_of(const Case& c) {
           .shared_width = c.shared};
 }
 
+Tensor chosen(const Case& c, Rig& rig, int64_t first, int64_t count) {
+  const Tensor index = rig.exec.empty({count, c.active}, DType::kI32);
+  for (int64_t i = 0; i < index.elements(); ++i) {
+    index.data<int32_t>()[i] = static_cast<int32_t>(c.expert(first + i / c.active, i % c.active));
+  }
+  return index;
+}
+
 // The tokens [first, first + count) of the case, on a rank that stands `here`.
 void run_part(const Case& c, const Way& way, Rig& rig, const Coordinates& here, int64_t first,
               int64_t count, Communicator* ranks, Outcome& out) {
@@ -80,11 +88,7 @@ void run_part(const Case& c, const Way& way, Rig& rig, const Coordinates& here, 
   const Tensor x = rig.normal("x", {c.all_tokens(), c.hidden}, 1.0, way.type),
                dy = rig.normal("dy", {c.all_tokens(), c.hidden});
   StepContext context{.expert_ranks = ranks, .travel = way.travel};
-  const Tensor index = rig.exec.empty({count, c.active}, DType::kI32);
-  for (int64_t i = 0; i < index.elements(); ++i) {
-    index.data<int32_t>()[i] = static_cast<int32_t>(c.expert(first + i / c.active, i % c.active));
-  }
-  context.given[0] = index;
+  context.given[0] = chosen(c, rig, first, count);
   SavedStack saved;
   const Tensor y = moe.forward(rig.exec, x.row_range(first, count), context, saved);
   const Tensor dx = moe.backward(rig.exec, dy.row_range(first, count), context, saved);
@@ -244,6 +248,56 @@ TEST(ExpertBytes, AreTheFewestPossibleWithinTwoPercent) {
         fmt::format("{:.5f}", static_cast<double>(all) / static_cast<double>(all_fewest)));
     run_spread(c, {ExpertMode::kGrouped, DType::kBF16, Travel::kOncePerExpert}, often);
     EXPECT_GT(often.bytes[0], once.bytes[0]) << "nothing was saved";
+  }
+}
+
+// Bytes of activations that a mixture of experts keeps from forward to backward, beside x.
+int64_t kept_bytes(const Case& c, Rig& rig, const Coordinates& here, int64_t first, int64_t count,
+                   Communicator* ranks) {
+  ParameterStore store(here);
+  const Moe moe({.store = store, .scope = "t.", .hidden = c.hidden}, options_of(c));
+  store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+  store.publish(rig.exec);
+  const Tensor x = rig.normal("x", {count, c.hidden});
+  SavedStack saved;
+  const Tensor index = chosen(c, rig, first, count);
+  const int64_t before = rig.ledger.of(Label::kActivations).live;
+  {
+    StepContext context{.expert_ranks = ranks};
+    context.given[0] = index;
+    moe.forward(rig.exec, x, context, saved);
+  }
+  return rig.ledger.of(Label::kActivations).live - before;
+}
+
+TEST(ExpertMemory, IsTheReceivedRowsAndThePlan) {
+  const Case c{"", {64, 64}, 8, 2, scattered(8), 1, 512, 16, 0};
+  std::vector<int64_t> kept(2);
+  run_ranks(2, [&](ThreadComm& ranks, Exec&) {
+    Rig rig(1);
+    Coordinates here;
+    here[Axis::kExpert] = {ranks.rank(), 2};
+    kept[static_cast<size_t>(ranks.rank())] =
+        kept_bytes(c, rig, here, ranks.rank() * 64, 64, &ranks);
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    Rig rig(1);
+    const int64_t alone = kept_bytes(c, rig, {}, rank * 64, 64, nullptr);
+    int64_t rows_sent = 0, rows = 0, pairs = 0, choices = 0;
+    for (int64_t n = 0; n < 128; ++n) {
+      int64_t here = 0;
+      for (int64_t k = 0; k < 2; ++k) here += c.expert(n, k) / 4 == rank;
+      rows += here > 0;
+      pairs += here;
+      choices = std::max(choices, here);
+      if (n / 64 == rank) rows_sent += here == 1 ? 2 : 1;
+    }
+    const int64_t pre = 4 * 2 * 16 * (pairs - 128);  // of pairs that came, not of those that went
+    const int64_t plan = 4 * (rows_sent + 128) + 8 * pairs + 8 * choices * rows + 4 * 2 * 64;
+    const int64_t expected = alone + pre + rows * 512 * 4 + plan;
+    EXPECT_NEAR(static_cast<double>(kept[static_cast<size_t>(rank)]), static_cast<double>(expected),
+                16 * 64.0)  // tensors start at multiples of 64 bytes
+        << rank;
   }
 }
 
