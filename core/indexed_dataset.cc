@@ -277,19 +277,42 @@ void IndexedDataset::check_tokens(int64_t vocab) const {
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type)
     : type_(type), bin_(prefix + ".bin"), idx_(prefix + ".idx") {}
 
-void IndexedDatasetWriter::add_sequence(std::span<const int32_t> tokens) {
+void append_tokens(TokenType type, std::span<const int32_t> tokens, std::vector<char>& out) {
   WEFT_CHECK(tokens.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
              "a sequence of {} tokens; the format counts with 31 bits", tokens.size());
-  encoded_.resize(tokens.size() * static_cast<size_t>(size_of(type_)));
-  with_type(type_, [&](auto* type) {
-    using T = std::remove_cvref_t<decltype(*type)>;
+  const size_t before = out.size();
+  out.resize(before + tokens.size() * static_cast<size_t>(size_of(type)));
+  with_type(type, [&](auto* null) {
+    using T = std::remove_cvref_t<decltype(*null)>;
     for (size_t i = 0; i < tokens.size(); ++i) {
       const T token = static_cast<T>(tokens[i]);
       WEFT_CHECK(static_cast<int64_t>(token) == tokens[i], "token {} does not fit into {}",
-                 tokens[i], name_of(type_));
-      std::memcpy(encoded_.data() + i * sizeof token, &token, sizeof token);
+                 tokens[i], name_of(type));
+      std::memcpy(out.data() + before + i * sizeof token, &token, sizeof token);
     }
   });
+}
+
+void write_index(NewFile& idx, TokenType type, std::span<const int32_t> lengths,
+                 std::span<const int64_t> first_sequence) {
+  const auto put = [&](auto value) { idx.write(&value, sizeof value); };
+  idx.write(kMagic, kMagicBytes);
+  put(uint64_t{1});
+  put(static_cast<uint8_t>(type));
+  put(static_cast<uint64_t>(lengths.size()));
+  put(static_cast<uint64_t>(first_sequence.size()));
+  for (const int32_t length : lengths) put(length);
+  int64_t at = 0;
+  for (const int32_t length : lengths) {
+    put(at);
+    at += length * size_of(type);
+  }
+  for (const int64_t first : first_sequence) put(first);
+}
+
+void IndexedDatasetWriter::add_sequence(std::span<const int32_t> tokens) {
+  encoded_.clear();
+  append_tokens(type_, tokens, encoded_);
   bin_.write(encoded_.data(), static_cast<int64_t>(encoded_.size()));
   lengths_.push_back(static_cast<int32_t>(tokens.size()));
   tokens_ += static_cast<int64_t>(tokens.size());
@@ -302,19 +325,7 @@ void IndexedDatasetWriter::end_document() {
 void IndexedDatasetWriter::finish() {
   WEFT_CHECK(first_sequence_.back() == static_cast<int64_t>(lengths_.size()),
              "the last document of {} is not ended", bin_.path());
-  const auto put = [&](auto value) { idx_.write(&value, sizeof value); };
-  idx_.write(kMagic, kMagicBytes);
-  put(uint64_t{1});
-  put(static_cast<uint8_t>(type_));
-  put(static_cast<uint64_t>(lengths_.size()));
-  put(static_cast<uint64_t>(first_sequence_.size()));
-  for (const int32_t length : lengths_) put(length);
-  int64_t at = 0;
-  for (const int32_t length : lengths_) {
-    put(at);
-    at += length * size_of(type_);
-  }
-  for (const int64_t first : first_sequence_) put(first);
+  write_index(idx_, type_, lengths_, first_sequence_);
   // An index of older data must not meet the new .bin, whenever the machine stops.
   std::filesystem::remove(idx_.path());
   bin_.finish();

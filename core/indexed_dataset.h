@@ -74,6 +74,12 @@ class IndexedDataset {
   bool dense_ = true;  // sequences follow each other without gaps
 };
 
+// Tokens as they lie in a .bin, appended to `out`; each must fit into the type.
+void append_tokens(TokenType type, std::span<const int32_t> tokens, std::vector<char>& out);
+// The content of an .idx whose sequences follow each other without gaps.
+void write_index(NewFile& idx, TokenType type, std::span<const int32_t> lengths,
+                 std::span<const int64_t> first_sequence);
+
 // Writes a dataset of any size in one pass: tokens go to the disk as they come, four bytes per
 // sequence stay in memory. Both files appear when finished.
 class IndexedDatasetWriter {

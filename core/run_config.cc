@@ -74,7 +74,10 @@ void fields(FieldVisitor& f, ModelConfig& c) {
 void fields(FieldVisitor& f, DataConfig& c) {
   f("train", c.train, "prefixes or files of .bin/.idx datasets; [weight, file] pairs blend");
   f("valid", c.valid, "the same, for validation");
-  f("tokenizer", c.tokenizer, "tokenizer.json the data was made with; used by generate and eval");
+  f("tokenizer", c.tokenizer,
+    "tokenizer.json the data was made with; empty: the one beside the first training set, else bytes");
+  f("end_of_document", c.end_of_document,
+    "the tokenizer's token that ends a document; empty: the usual one");
   f("pack", c.pack, "pack documents; state and attention are reset at their borders");
   f("eval_every", c.eval_every, "steps between validations; 0: never", at_least(0));
   f("eval_batches", c.eval_batches, "micro-batches of one validation", at_least(1));

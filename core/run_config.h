@@ -62,6 +62,7 @@ struct DataConfig {
   std::vector<DataSource> train;
   std::vector<DataSource> valid;
   std::string tokenizer;
+  std::string end_of_document;
   bool pack = true;
   int64_t eval_every = 0;
   int64_t eval_batches = 10;

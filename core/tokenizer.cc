@@ -3,33 +3,28 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/tokenizer/byte_alphabet.h"
 #include "core/utf8.h"
 
 namespace weft {
-namespace {
-
-// Byte-level tokenizers spell bytes as printable characters: those that are one stand for
-// themselves, the others follow from U+0100 on, in order.
-std::string byte_as_character(int byte) {
-  const auto printable = [](int b) {
-    return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
-  };
-  uint32_t code_point = static_cast<uint32_t>(byte);
-  if (!printable(byte)) {
-    code_point = 0x100;
-    for (int b = 0; b < byte; ++b) code_point += printable(b) ? 0 : 1;
-  }
-  std::string out;
-  append_utf8(out, code_point);
-  return out;
-}
-
-}  // namespace
-
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string text;
   for (const int32_t id : ids) append_bytes(id, text);
   return text;
+}
+
+std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+  std::vector<int32_t> ids(before_text().begin(), before_text().end());
+  const std::vector<int32_t> own = encode(text);
+  ids.insert(ids.end(), own.begin(), own.end());
+  return ids;
+}
+
+std::vector<int32_t> Tokenizer::encode_document(std::string_view text) const {
+  std::vector<int32_t> ids = encode_prompt(text);
+  ids.insert(ids.end(), behind_text().begin(), behind_text().end());
+  if (ids.empty() || ids.back() != end_of_document()) ids.push_back(end_of_document());
+  return ids;
 }
 
 std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
@@ -46,7 +41,7 @@ void ByteTokenizer::append_bytes(int32_t id, std::string& out) const {
 std::string ByteTokenizer::json() const {
   using Json = nlohmann::ordered_json;
   Json vocabulary = Json::object();
-  for (int byte = 0; byte < 256; ++byte) vocabulary[byte_as_character(byte)] = byte;
+  for (int byte = 0; byte < 256; ++byte) vocabulary[spelled(std::string(1, static_cast<char>(byte)))] = byte;
   const Json level = {{"type", "ByteLevel"},
                       {"add_prefix_space", false},
                       {"trim_offsets", true},
@@ -77,7 +72,7 @@ std::string ByteTokenizer::json() const {
 }
 
 std::string StreamDecoder::push(int32_t id) {
-  tokenizer_.append_bytes(id, held_);
+  tokenizer_->append_bytes(id, held_);
   std::string out;
   std::string_view rest = held_;
   while (!rest.empty()) {
@@ -85,7 +80,7 @@ std::string StreamDecoder::push(int32_t id) {
     if (length < 0) break;
     if (length == 0) {
       out += kReplacementCharacter;
-      rest.remove_prefix(1);
+      rest.remove_prefix(bad_utf8_length(rest));
     } else {
       out += rest.substr(0, static_cast<size_t>(length));
       rest.remove_prefix(static_cast<size_t>(length));

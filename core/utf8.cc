@@ -1,5 +1,7 @@
 #include "core/utf8.h"
 
+#include <algorithm>
+
 namespace weft {
 
 int utf8_length(std::string_view text) {
@@ -30,6 +32,36 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(static_cast<size_t>(length));
   }
   return true;
+}
+
+size_t bad_utf8_length(std::string_view text) {
+  for (size_t length = std::min<size_t>(3, text.size()); length > 1; --length) {
+    if (utf8_length(text.substr(0, length)) < 0) return length;
+  }
+  return 1;
+}
+
+std::string valid_utf8(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const int length = utf8_length(text);
+    const size_t taken = length > 0 ? static_cast<size_t>(length) : bad_utf8_length(text);
+    out += length > 0 ? text.substr(0, taken) : kReplacementCharacter;
+    text.remove_prefix(taken);
+  }
+  return out;
+}
+
+uint32_t next_code_point(std::string_view text, size_t& at) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : uint32_t{0};
+  };
+  const uint32_t first = byte(at);
+  const size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  uint32_t c = length == 1 ? first : first & (0x7Fu >> length);
+  for (size_t i = 1; i < length; ++i) c = c << 6 | (byte(at + i) & 0x3F);
+  at += length;
+  return c;
 }
 
 void append_utf8(std::string& out, uint32_t c) {

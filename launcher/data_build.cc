@@ -1,108 +1,24 @@
 #include "launcher/data_build.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <filesystem>
-#include <functional>
+#include <future>
 
 #include <nlohmann/json.hpp>
 
+#include "core/dataset_build.h"
 #include "core/error.h"
-#include "core/indexed_dataset.h"
-#include "core/permutation.h"
-#include "core/roff.h"
-#include "core/text_reader.h"
-#include "core/tokenizer.h"
-#include "core/utf8.h"
+#include "core/hash.h"
+#include "core/thread_pool.h"
+#include "launcher/text_progress.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
-// One line that renews itself on a terminal; a plain line every five seconds elsewhere.
-class Progress {
- public:
-  explicit Progress(size_t files) : files_(files) {}
-  ~Progress() {
-    if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");
-  }
-
-  void show(const DataBuilt& built) {
-    const auto now = Clock::now();
-    if (now - last_ < (terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(5)))
-      return;
-    last_ = now;
-    shown_ = true;
-    const double mb = static_cast<double>(built.bytes) / 1e6;
-    const double seconds = std::chrono::duration<double>(now - start_).count();
-    fmt::print(stderr, "{}file {} of {}  {} documents  {:.1f} MB  {:.1f} MB/s{}",
-               terminal_ ? "\r\033[K" : "", built.files, files_, built.documents, mb, mb / seconds,
-               terminal_ ? "" : "\n");
-    std::fflush(stderr);
-  }
-
- private:
-  const size_t files_;
-  const bool terminal_ = isatty(STDERR_FILENO) != 0;
-  const Clock::time_point start_ = Clock::now();
-  Clock::time_point last_ = start_;
-  bool shown_ = false;
-};
-
-using Take = std::function<bool(std::string text)>;  // false: enough
-
-// The documents of a file, until `take` has enough.
-bool split_lines(TextReader& reader, const Take& take) {
-  while (auto line = reader.line()) {
-    if (!take(std::move(*line))) return false;
-  }
-  return true;
-}
-
-bool split_paragraphs(TextReader& reader, const Take& take) {
-  std::string paragraph;
-  const auto give = [&] { return paragraph.empty() || take(std::exchange(paragraph, {})); };
-  while (const auto line = reader.line()) {
-    if (line->find_first_not_of(" \t") == std::string::npos) {
-      if (!give()) return false;
-    } else {
-      paragraph += *line;
-      paragraph += '\n';
-    }
-  }
-  return give();
-}
-
-bool split_jsonl(const std::string& path, const std::string& key, TextReader& reader,
-                 const Take& take) {
-  while (const auto line = reader.line()) {
-    if (line->find_first_not_of(" \t") == std::string::npos) continue;
-    const auto object = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
-    if (!object.is_object()) {
-      throw ConfigError("{}:{}: not a JSON object; --jsonl needs one per line", path,
-                        reader.lines());
-    }
-    const auto found = object.find(key);
-    if (found == object.end() || !found->is_string()) {
-      std::vector<std::string> keys;
-      for (const auto& [name, value] : object.items()) {
-        if (value.is_string()) keys.push_back(name);
-      }
-      throw ConfigError("{}:{}: no text under the key \"{}\"; it has texts under [{}], see --key",
-                        path, reader.lines(), key, fmt::join(keys, ", "));
-    }
-    if (!take(found->get<std::string>())) return false;
-  }
-  return true;
-}
 
 void refuse_to_overwrite(const DataBuild& options) {
-  if (options.force) return;
+  if (options.force || DatasetBuild::was_finishing(options.out)) return;
   for (const char* ending : {".bin", ".idx", ".tokenizer.json"}) {
     if (!fs::exists(options.out + ending)) continue;
     throw ConfigError("{}{} exists; choose another --out, or overwrite it with --force",
@@ -110,118 +26,171 @@ void refuse_to_overwrite(const DataBuild& options) {
   }
 }
 
-std::vector<std::string> shuffled(std::vector<std::string> files, int64_t seed) {
-  if (seed < 0 || files.empty()) return files;
-  const Permutation order(static_cast<uint64_t>(seed), "data.build", std::ssize(files));
-  std::vector<std::string> out;
-  for (int64_t i = 0; i < order.count(); ++i) {
-    out.push_back(std::move(files[static_cast<size_t>(order(i))]));
+// Of everything the dataset depends on. Files are told by name, size and time.
+std::string fingerprint_of(const DataBuild& o, const Tokenizer& tokenizer, const std::vector<std::string>& files) {
+  std::string all = fmt::format("1|{}|{}|{}|{}|{}|{}|{}", o.from.jsonl, o.from.key, static_cast<int>(o.from.document),
+                                static_cast<int>(o.from.strip), o.max_bytes, hash_of(tokenizer.json()),
+                                tokenizer.end_of_document());
+  for (const std::string& file : files) {
+    std::error_code failed;
+    const auto size = fs::file_size(file, failed);
+    const auto time = fs::last_write_time(file, failed).time_since_epoch().count();
+    all += fmt::format("|{}:{}:{}", file, failed ? 0 : size, failed ? 0 : time);
   }
-  return out;
+  return hash_of(all);
+}
+
+// Some documents, encoded by one thread.
+struct TextBatch {
+  std::vector<RawDocument> documents;
+  struct Encoded {
+    size_t file;
+    Verdict verdict;
+    int64_t bytes;
+    std::vector<int32_t> ids;
+  };
+  std::vector<Encoded> encoded;
+  DocumentReader::Position behind;  // where reading stands after it
+};
+
+nlohmann::json note_of(const DataBuilt& built, DocumentReader::Position at) {
+  return {{"file", at.file}, {"document", at.document}, {"documents", built.documents}, {"bytes", built.bytes},
+          {"not_text", built.not_text}, {"empty", built.empty}};
 }
 
 class Builder {
  public:
-  explicit Builder(const DataBuild& options)
-      : options_(options), writer_(options.out, token_type_for(tokenizer_.vocab())) {}
+  Builder(const DataBuild& options, const Tokenizer& tokenizer, std::vector<std::string> files)
+      : options_(options),
+        tokenizer_(tokenizer),
+        pool_(options.threads > 0 ? options.threads : available_cores()),
+        out_(options.out, token_type_for(tokenizer.vocab()), fingerprint_of(options, tokenizer, files)),
+        reader_(options.from, std::move(files)) {
+    built_.started_over = out_.discarded();
+    if (!out_.note().empty()) go_on(nlohmann::json::parse(out_.note()));
+  }
 
-  DataBuilt run(const std::vector<std::string>& files) {
-    Progress progress(files.size());
-    for (const std::string& path : files) {
-      ++built_.files;
-      const bool more = read_file(path, [&](std::string text) {
-        add(std::move(text));
-        progress.show(built_);
-        return options_.max_bytes == 0 || built_.bytes < options_.max_bytes;
-      });
-      if (!more) break;
+  DataBuilt run() {
+    TextProgress progress;
+    const int64_t before = built_.bytes;
+    bool enough = false;
+    for (std::vector<TextBatch> batches = read(); !batches.empty() && !enough;) {
+      auto next = std::async(std::launch::async, [this] { return read(); });
+      encode(batches);
+      enough = write(batches);
+      if (options_.after_batches) options_.after_batches(built_);
+      progress.show(fmt::format("file {} of {}  {} documents  {} tokens", built_.files, files().size(),
+                                built_.documents, out_.tokens()),
+                    built_.bytes - before);
+      batches = next.get();
     }
+    if (!enough) built_.files = std::ssize(files());
+    return finish();
+  }
+
+ private:
+  const std::vector<std::string>& files() const { return reader_.files(); }
+
+  void go_on(const nlohmann::json& note) {
+    position_ = {note.at("file"), note.at("document")};
+    built_.documents = built_.resumed = note.at("documents");
+    built_.bytes = kept_ = note.at("bytes");
+    built_.not_text = note.at("not_text");
+    built_.empty = note.at("empty");
+    reader_.skip_to(position_);
+  }
+
+  std::vector<TextBatch> read() {
+    std::vector<TextBatch> batches;
+    for (int b = 0; b < 4 * pool_.size(); ++b) {
+      TextBatch batch;
+      for (int64_t bytes = 0; bytes < options_.batch_bytes;) {
+        auto document = reader_.next();
+        if (!document) break;
+        bytes += std::ssize(document->text) + 1;
+        batch.documents.push_back(std::move(*document));
+      }
+      if (batch.documents.empty()) break;
+      batch.behind = reader_.position();
+      batches.push_back(std::move(batch));
+    }
+    return batches;
+  }
+
+  void encode(std::vector<TextBatch>& batches) {
+    pool_.run(std::ssize(batches), [&](int64_t b) {
+      TextBatch& batch = batches[static_cast<size_t>(b)];
+      std::string text;
+      for (RawDocument& document : batch.documents) {
+        const size_t file = document.file;
+        const Verdict verdict = text_of(options_.from, files()[file], std::move(document), text);
+        batch.encoded.push_back({file, verdict, std::ssize(text), {}});
+        if (verdict == Verdict::kText) batch.encoded.back().ids = tokenizer_.encode_document(text);
+      }
+      batch.documents.clear();
+    });
+  }
+
+  // True when there is enough text.
+  bool write(const std::vector<TextBatch>& batches) {
+    for (const TextBatch& batch : batches) {
+      for (const TextBatch::Encoded& document : batch.encoded) {
+        built_.files = static_cast<int64_t>(document.file) + 1;
+        if (document.verdict != Verdict::kText) {
+          ++(document.verdict == Verdict::kEmpty ? built_.empty : built_.not_text);
+          continue;
+        }
+        out_.add_document(document.ids);
+        built_.bytes += document.bytes;
+        ++built_.documents;
+        if (options_.max_bytes > 0 && built_.bytes >= options_.max_bytes) return true;
+      }
+      position_ = batch.behind;
+      if (built_.bytes - kept_ < options_.keep_bytes) continue;
+      out_.keep(note_of(built_, position_).dump());
+      kept_ = built_.bytes;
+    }
+    return false;
+  }
+
+  DataBuilt finish() {
     if (built_.documents == 0) {
-      throw ConfigError("no text in {} files ({} documents are not UTF-8, {} are empty)",
-                        built_.files, built_.not_text, built_.empty);
+      out_.drop();
+      throw ConfigError("no text in {} files ({} documents are not UTF-8, {} are empty)", built_.files,
+                        built_.not_text, built_.empty);
     }
-    built_.tokens = writer_.tokens();
-    writer_.finish();
+    built_.tokens = out_.tokens();
     NewFile json(options_.out + ".tokenizer.json");
     const std::string text = tokenizer_.json();
     json.write(text.data(), static_cast<int64_t>(text.size()));
+    out_.finish();
     json.finish();
     return built_;
   }
 
- private:
-  bool read_file(const std::string& path, const Take& take) {
-    TextReader reader(path);
-    if (options_.jsonl) return split_jsonl(path, options_.key, reader, take);
-    switch (options_.document) {
-      case DataBuild::Document::kLine:
-        return split_lines(reader, take);
-      case DataBuild::Document::kParagraph:
-        return split_paragraphs(reader, take);
-      default:
-        return take(reader.rest());
-    }
-  }
-
-  void add(std::string text) {
-    if (text.find('\0') != std::string::npos || !is_utf8(text)) {
-      ++built_.not_text;
-      return;
-    }
-    if (options_.strip == DataBuild::Strip::kRoff) text = text_of_roff(text);
-    if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-      ++built_.empty;
-      return;
-    }
-    std::vector<int32_t> ids = tokenizer_.encode(text);
-    ids.push_back(tokenizer_.end_of_document());
-    writer_.add_document(ids);
-    built_.bytes += static_cast<int64_t>(text.size());
-    ++built_.documents;
-  }
-
   const DataBuild& options_;
-  ByteTokenizer tokenizer_;
-  IndexedDatasetWriter writer_;
+  const Tokenizer& tokenizer_;
+  ThreadPool pool_;
+  DatasetBuild out_;
+  DocumentReader reader_;
+  DocumentReader::Position position_;  // behind what is written
+  int64_t kept_ = 0;                   // bytes of text at the last keep
   DataBuilt built_;
 };
 
 }  // namespace
 
-std::vector<std::string> files_under(const std::vector<std::string>& inputs) {
-  std::vector<std::string> files;
-  for (const std::string& input : inputs) {
-    if (!fs::exists(input)) throw ConfigError("{} does not exist", input);
-    if (!fs::is_directory(input)) {
-      files.push_back(input);
-      continue;
-    }
-    const auto begin = static_cast<std::ptrdiff_t>(files.size());
-    const auto skip = fs::directory_options::skip_permission_denied;
-    for (const auto& entry : fs::recursive_directory_iterator(input, skip)) {
-      if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path().string());
-    }
-    std::sort(files.begin() + begin, files.end());
-  }
-  return files;
-}
-
 DataBuilt build_dataset(const DataBuild& options) {
-  if (options.jsonl && (options.strip != DataBuild::Strip::kNothing ||
-                        options.document != DataBuild::Document::kFile)) {
-    throw ConfigError(
-        "--jsonl has one document per line already: leave out --document and --strip");
-  }
-  if (options.strip == DataBuild::Strip::kRoff && options.document != DataBuild::Document::kFile) {
-    throw ConfigError("--strip roff needs whole pages: leave out --document");
-  }
+  check_inputs(options.from);
   refuse_to_overwrite(options);
-  const std::vector<std::string> files = shuffled(files_under(options.inputs), options.shuffle);
+  std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
+  if (!options.tokenizer.empty()) tokenizer = load_tokenizer(options.tokenizer, options.end_of_document);
+  std::vector<std::string> files = files_of(options.from);
   const fs::path folder = fs::path(options.out).parent_path();
   std::error_code failed;
   if (!folder.empty()) fs::create_directories(folder, failed);
   if (failed) throw ConfigError("cannot make {}: {}", folder.string(), failed.message());
-  return Builder(options).run(files);
+  return Builder(options, *tokenizer, std::move(files)).run();
 }
 
 }  // namespace weft

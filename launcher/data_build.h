@@ -1,37 +1,37 @@
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <string>
-#include <vector>
+
+#include "core/tokenizer.h"
+#include "launcher/documents.h"
 
 namespace weft {
 
-struct DataBuild {
-  enum class Document : uint8_t { kFile, kLine, kParagraph };
-  enum class Strip : uint8_t { kNothing, kRoff };
-
-  std::vector<std::string> inputs;  // files and folders
-  std::string out;                  // prefix
-  bool jsonl = false;
-  std::string key = "text";
-  Document document = Document::kFile;
-  Strip strip = Strip::kNothing;
-  int64_t max_bytes = 0;  // of text; 0: all
-  int64_t shuffle =
-      -1;  // seed of a random order of the files; negative: in the order of their names
-  bool force = false;
-};
-
 struct DataBuilt {
-  int64_t files = 0, documents = 0, bytes = 0, tokens = 0;
-  int64_t not_text = 0, empty = 0;  // documents left out
+  int64_t files = 0, documents = 0, bytes = 0, tokens = 0;  // bytes: of text
+  int64_t not_text = 0, empty = 0;                          // documents left out
+  int64_t resumed = 0;  // of the documents: made by an earlier start
+  bool started_over = false;  // an earlier start was of other inputs or options
 };
 
-// Files under the inputs, folders walked in the order of their names; links inside folders are not
-// followed (manual pages have many to the same page).
-std::vector<std::string> files_under(const std::vector<std::string>& inputs);
+struct DataBuild {
+  TextInputs from;
+  std::string out;        // prefix
+  std::string tokenizer;  // a tokenizer.json; empty: bytes
+  std::string end_of_document;
+  int64_t max_bytes = 0;  // of text; 0: all
+  int threads = 0;        // 0: every core
+  bool force = false;
 
-// Writes out.bin, out.idx and out.tokenizer.json. Shows progress on stderr.
+  int64_t batch_bytes = 1 << 18;           // of text that a thread takes at a time
+  int64_t keep_bytes = int64_t{64} << 20;  // of text between two places to go on from
+  std::function<void(const DataBuilt&)> after_batches = {};  // for tests: stop anywhere
+};
+
+// Writes out.bin, out.idx and out.tokenizer.json. Shows progress on stderr. Stopped in the middle and
+// started again with the same inputs and options it goes on; the files are the same bytes for any
+// number of threads and stops.
 DataBuilt build_dataset(const DataBuild& options);
 
 }  // namespace weft

@@ -1,0 +1,163 @@
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/tokenizer.h"
+#include "core/tokenizer/regex.h"
+#include "core/utf8.h"
+#include "tests/support/paths.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<int32_t>;
+
+std::string golden(const std::string& name) { return in_project("tests/golden/tokenizers/" + name); }
+
+std::vector<std::string> families() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(golden(""))) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".cases.json")) names.push_back(name.substr(0, name.size() - 11));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Ids and texts made by the `tokenizers` package (tests/e2e/tokenizer_golden.py).
+TEST(HfTokenizer, AgreesWithThePackageOnStoredCases) {
+  ASSERT_EQ(families().size(), 7u);
+  for (const std::string& family : families()) {
+    SCOPED_TRACE(family);
+    const auto tokenizer = load_tokenizer(golden(family + ".json"));
+    for (const Json& c : Json::parse(get_file(golden(family + ".cases.json")))) {
+      const std::string text = c["text"];
+      SCOPED_TRACE(c["text"].dump());
+      EXPECT_EQ(tokenizer->encode(text), c["ids"].get<Ids>());
+      EXPECT_EQ(tokenizer->decode(c["ids"].get<Ids>()), c["decoded"].get<std::string>());
+      EXPECT_EQ(tokenizer->decode(c["odd"].get<Ids>()), c["odd_text"].get<std::string>());
+      Ids special = tokenizer->encode_prompt(text);
+      special.insert(special.end(), tokenizer->behind_text().begin(), tokenizer->behind_text().end());
+      EXPECT_EQ(special, c["special"].get<Ids>());
+    }
+  }
+}
+
+Json gpt2() { return Json::parse(get_file(golden("gpt2.json"))); }
+std::unique_ptr<Tokenizer> made(const Json& json) { return parse_tokenizer(json.dump(), "t.json"); }
+std::string refusal(const Json& json) {
+  return message_of<ConfigError>([&] { made(json); });
+}
+
+TEST(HfTokenizer, StreamsTextThatEqualsTheWhole) {
+  const std::string text = "Gr\u00f6\u00dfe \u65e5\u672c\u8a9e \U0001f642\n  x";
+  for (const std::string& family : families()) {
+    const auto tokenizer = load_tokenizer(golden(family + ".json"));
+    StreamDecoder stream(*tokenizer);
+    std::string out;
+    for (const int32_t id : tokenizer->encode("a" + text)) {
+      const std::string piece = stream.push(id);
+      EXPECT_TRUE(is_utf8(piece)) << family;
+      out += piece;
+    }
+    out += stream.finish();
+    EXPECT_EQ(out.substr(out.find('a') + 1), text) << family;
+  }
+}
+
+TEST(HfTokenizer, EndsDocumentsOnce) {
+  const auto plain = made(gpt2());
+  Ids ids = plain->encode("x y");
+  ids.push_back(plain->end_of_document());
+  EXPECT_EQ(plain->encode_document("x y"), ids);
+  EXPECT_EQ(plain->decode(ids), "x y");
+  const auto llama = load_tokenizer(golden("llama3.json"));
+  EXPECT_EQ(llama->encode_document("").size(), 2u);  // <|begin_of_text|> <|end_of_text|>
+  Json json = gpt2();
+  json["added_tokens"] = Json::array();
+  json["model"]["vocab"].erase("<|endoftext|>");
+  EXPECT_NE(refusal(json).find("--eod TOKEN"), std::string::npos);
+  EXPECT_EQ(parse_tokenizer(json.dump(), "t.json", "a")->end_of_document(), json["model"]["vocab"]["a"]);
+  EXPECT_EQ(parse_tokenizer(json.dump(), "t", "", EndOfDocument::kOptional)->end_of_document(), -1);
+}
+
+TEST(HfTokenizer, ReadsTheByteTokenizersOwnFile) {
+  const auto tokenizer = parse_tokenizer(ByteTokenizer().json(), "bytes");
+  std::string text;
+  for (uint32_t c = 1; c < 0x3000; c += 7) append_utf8(text, c);
+  EXPECT_EQ(tokenizer->encode(text), ByteTokenizer().encode(text));
+  EXPECT_EQ(tokenizer->vocab(), 257);
+  EXPECT_EQ(tokenizer->end_of_document(), 256);
+}
+
+TEST(HfTokenizer, RefusesWhatItDoesNotHaveByName) {
+  const auto with = [](const char* part, const Json& value) {
+    Json json = gpt2();
+    json[part] = value;
+    return refusal(json);
+  };
+  EXPECT_EQ(with("normalizer", {{"type", "BertNormalizer"}}),
+            "t.json: normalizer: the normalizer BertNormalizer is not supported; supported are NFC, NFD, NFKC, NFKD, "
+            "Prepend, Replace and Sequence");
+  EXPECT_NE(with("pre_tokenizer", {{"type", "Punctuation"}}).find("pre-tokenizer Punctuation"), std::string::npos);
+  EXPECT_NE(with("decoder", {{"type", "WordPiece"}}).find("decoder WordPiece"), std::string::npos);
+  EXPECT_NE(with("post_processor", {{"type", "BertProcessing"}}).find("post-processor BertProcessing"),
+            std::string::npos);
+  EXPECT_NE(with("model", {{"type", "Unigram"}}).find("model Unigram"), std::string::npos);
+  EXPECT_NE(with("truncation", {{"max_length", 5}}).find("set it to null"), std::string::npos);
+  EXPECT_NE(with("pre_tokenizer", 7).find("pre_tokenizer: an object is expected"), std::string::npos);
+  Json json = gpt2();
+  json["model"]["merges"].push_back("nothing here");
+  EXPECT_NE(refusal(json).find("is not in the vocabulary"), std::string::npos);
+  json = gpt2();
+  json["model"]["vocab"]["far"] = 2000000000;
+  EXPECT_NE(refusal(json).find("model.vocab.far: 2000000000 is outside"), std::string::npos);
+  json = gpt2();
+  json["added_tokens"][0]["id"] = 5;
+  EXPECT_NE(refusal(json).find("has id 5 here, but by its place in the vocabulary 0"), std::string::npos);
+  EXPECT_NE(message_of<ConfigError>([] { parse_tokenizer("{", "t.json"); }).find("t.json: not JSON"),
+            std::string::npos);
+  EXPECT_THROW(load_tokenizer("/nowhere/tokenizer.json"), ConfigError);
+}
+
+TEST(Regex, RefusesWhatWouldMeanSomethingElse) {
+  EXPECT_EQ(pcre2_pattern(R"([^\s\p{L}]+|\S|\d)", "x").find("\\s"), std::string::npos);
+  for (const char* pattern : {R"(\h)", R"([a[b]])", R"([a&&b])", R"(a{1,2}+)", R"(\b)", R"((?<name>a))", R"([[:alpha:]])",
+                              R"((*UTF)a)", R"(\1)", R"([\S])", "a\\"}) {
+    EXPECT_NE(message_of<ConfigError>([&] { Regex(pattern, "here"); }).find("here: in the pattern"), std::string::npos)
+        << pattern;
+  }
+  EXPECT_NE(message_of<ConfigError>([&] { Regex("(", "here"); }).find("cannot be compiled"), std::string::npos);
+  const Regex endless("(a+)+b", "here");
+  std::vector<Regex::Match> found;
+  EXPECT_NE(message_of<ConfigError>([&] { endless.find_all(std::string(60, 'a'), found); }).find("gives up"),
+            std::string::npos);
+}
+
+// Bytes changed and pieces cut out where the structure is: read, or refused with a message.
+TEST(HfTokenizer, SurvivesDamagedFiles) {
+  for (const char* family : {"qwen2", "mistral_legacy"}) {
+    const std::string whole = get_file(golden(std::string(family) + ".json"));
+    const size_t structure = std::min(whole.size(), whole.find("\"vocab\"") + 200);
+    int read = 0, refused = 0;
+    for (size_t at = 0; at < structure; at += 5) {
+      std::string damaged = whole;
+      damaged[at] = "0\"\xff}"[at / 5 % 4];
+      if (at % 3 == 0) damaged.erase(at, 7);
+      try {
+        parse_tokenizer(damaged, "t.json")->encode("some text, \u65e5 <tool> 123");
+        ++read;
+      } catch (const ConfigError&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(read, 0);
+    EXPECT_GT(refused, 0);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
