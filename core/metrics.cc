@@ -128,6 +128,15 @@ std::string to_json(const StepMetrics& m) {
     }
     out += fmt::format(R"(,"acp_pruned":[{}])", heads);
   }
+  if (!m.sources.empty()) {
+    std::string all;
+    for (const StepMetrics::Source& s : m.sources) {
+      all += fmt::format(R"({}{}:{{"samples":{},"epochs":{}}})", all.empty() ? "" : ",",
+                         nlohmann::json(s.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                         s.samples, number(s.epochs));
+    }
+    out += fmt::format(R"(,"sources":{{{}}})", all);
+  }
   if (m.valid_loss) out += fmt::format(R"(,"valid_loss":{})", loss_number(*m.valid_loss));
   out += "}";
   return out;

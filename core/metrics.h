@@ -35,6 +35,13 @@ struct StepMetrics {
   // By layer that prunes and head: the share of attention's blocks that was left out.
   std::vector<std::vector<double>> acp_pruned = {};
   bool skipped = false;                        // gradients were not finite
+  // What the run has taken from each dataset so far.
+  struct Source {
+    std::string name;
+    int64_t samples = 0;
+    double epochs = 0;
+  };
+  std::vector<Source> sources = {};
   std::optional<double> valid_loss = {};       // where this step was followed by a validation
 };
 

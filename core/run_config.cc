@@ -79,7 +79,9 @@ void fields(FieldVisitor& f, DataConfig& c) {
   f("end_of_document", c.end_of_document,
     "the tokenizer's token that ends a document; empty: the usual one");
   f("pack", c.pack, "pack documents; state and attention are reset at their borders");
-  f("eval_every", c.eval_every, "steps between validations; 0: never", at_least(0));
+  f("eval_every", c.eval_every,
+    "steps between validations; 0: never. Not set, with validation data: run.checkpoint_every, else at the end",
+    at_least(0));
   f("eval_batches", c.eval_batches, "micro-batches of one validation", at_least(1));
   f("split", c.split,
     "share of the training documents, from the end, kept for validation when "
@@ -177,6 +179,10 @@ Config config_from_tree(ConfigNode tree, const std::vector<std::string>& overrid
   MoeConfig& moe = config.model.moe;
   if (moe.router == "sigmoid_bias" && !config.places.contains("model.moe.renormalize")) {
     moe.renormalize = true;
+  }
+  DataConfig& data = config.data;
+  if ((!data.valid.empty() || data.split > 0) && !config.places.contains("data.eval_every")) {
+    data.eval_every = config.run.checkpoint_every > 0 ? config.run.checkpoint_every : config.train.steps;
   }
   validate(config);
   return config;

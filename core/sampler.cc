@@ -150,6 +150,14 @@ class Sampler::Blend {
     return {static_cast<int>(source), given_[source] + slot};
   }
 
+  // How many of the first `samples` each source gives.
+  void count(int64_t samples, std::vector<Use>& out) {
+    const int64_t whole = (samples - 1) / kBlock;  // blocks before the one that holds the last sample
+    go_to(whole);
+    for (size_t k = 0; k < out.size(); ++k) out[k].samples = given_[k];
+    for (int64_t s = whole * kBlock; s < samples; ++s) ++out[static_cast<size_t>(place_of(s).source)].samples;
+  }
+
  private:
   void restart() {
     block_ = 0;
@@ -229,6 +237,20 @@ int64_t Sampler::samples_per_epoch(int source) const {
 
 Sampler::Place Sampler::place_of(int64_t sample) {
   return sources_.size() == 1 ? Place{0, sample} : blend_->place_of(sample);
+}
+
+std::vector<Sampler::Use> Sampler::use(int64_t samples) {
+  std::vector<Use> all;
+  for (const auto& source : sources_) all.push_back({source->data().prefix(), 0, 0});
+  if (all.size() == 1) {
+    all[0].samples = samples;
+  } else if (samples > 0) {
+    blend_->count(samples, all);
+  }
+  for (size_t k = 0; k < all.size(); ++k) {
+    all[k].epochs = static_cast<double>(all[k].samples) / static_cast<double>(sources_[k]->samples());
+  }
+  return all;
 }
 
 Batch Sampler::batch(Pool& pool, int64_t first, int64_t rows) {

@@ -68,6 +68,14 @@ class Sampler {
   };
   Place place_of(int64_t sample);
 
+  // What the first `samples` samples of a run took from each source.
+  struct Use {
+    std::string source;  // the dataset's prefix
+    int64_t samples = 0;
+    double epochs = 0;  // how often it was read through
+  };
+  std::vector<Use> use(int64_t samples);
+
  private:
   class Source;
   class Blend;

@@ -11,6 +11,7 @@ void add_bench(CLI::App& app) {
   add_bench_mixer(*bench);
   add_bench_moe(*bench);
   add_bench_step(*bench);
+  add_bench_tokenizer(*bench);
 }
 
 }  // namespace weft

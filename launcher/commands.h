@@ -24,5 +24,6 @@ void add_bench_gemm(CLI::App& bench);
 void add_bench_mixer(CLI::App& bench);
 void add_bench_moe(CLI::App& bench);
 void add_bench_step(CLI::App& bench);
+void add_bench_tokenizer(CLI::App& bench);
 
 }  // namespace weft

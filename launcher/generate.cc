@@ -10,12 +10,13 @@
 #include "launcher/bench_support.h"
 #include "launcher/commands.h"
 #include "launcher/generator.h"
+#include "launcher/tokenizer_files.h"
 
 namespace weft {
 namespace {
 
 struct GenerateOptions {
-  std::string checkpoint, file, json, precision;
+  std::string checkpoint, file, json, precision, tokenizer;
   std::vector<std::string> prompts, stops;
   Sampling sampling{.temperature = 0.8};
   int64_t tokens = 128;
@@ -29,7 +30,7 @@ void check_prompt(const std::string& prompt, const std::string& where) {
   std::string_view rest = prompt;
   while (!rest.empty()) {
     const int length = utf8_length(rest);
-    if (length == 0) {
+    if (length <= 0) {
       throw ConfigError("{}: byte {} (0x{:02x}) is not UTF-8; convert the text first", where,
                         rest.data() - prompt.data(), static_cast<unsigned char>(rest[0]));
     }
@@ -57,20 +58,18 @@ struct Continuation {
 class Session {
  public:
   explicit Session(const GenerateOptions& o)
-      : o_(o), runtime_(o.threads), found_(open_checkpoint(o.checkpoint)), model_(load()) {
-    const int64_t vocab = model_.config().model.vocab;
-    if (vocab < tokenizer_.vocab()) {
-      throw ConfigError("{}: a vocabulary of {} cannot be the byte tokenizer's ({} ids)",
-                        found_.path, vocab, tokenizer_.vocab());
-    }
-  }
+      : o_(o),
+        runtime_(o.threads),
+        found_(open_checkpoint(o.checkpoint)),
+        model_(load()),
+        tokenizer_(tokenizer_of_checkpoint(found_.path, model_.config(), o.tokenizer)) {}
 
   // Continues all prompts side by side; shows the first one as it comes when there is only one.
   nlohmann::json run(const std::vector<std::string>& prompts) {
     std::vector<std::vector<int32_t>> ids;
     int64_t given = 0;
     for (const std::string& prompt : prompts) {
-      ids.push_back(tokenizer_.encode(prompt));
+      ids.push_back(tokenizer_->encode_prompt(prompt));
       given += static_cast<int64_t>(ids.back().size());
     }
     const bool live = prompts.size() == 1;
@@ -78,7 +77,7 @@ class Session {
     const double start = now(Clock::kWall);
     Generator generator(runtime_.exec(), model_.stage(), o_.sampling, ids);
     const double prefilled = now(Clock::kWall);
-    std::vector<Continuation> out(prompts.size(), Continuation(tokenizer_));
+    std::vector<Continuation> out(prompts.size(), Continuation(*tokenizer_));
     while (!generator.done()) {
       const std::vector<int32_t> tokens = generator.next();
       for (size_t i = 0; i < tokens.size(); ++i) {
@@ -105,8 +104,8 @@ class Session {
   // True when the sequence ends with this token.
   bool take(Continuation& c, int32_t token) {
     ++c.tokens;
-    if (token == tokenizer_.end_of_document() && !o_.endless) return true;
-    c.text += token < tokenizer_.vocab() ? c.stream.push(token) : "";
+    if (token == tokenizer_->end_of_document() && !o_.endless) return true;
+    c.text += token < tokenizer_->vocab() ? c.stream.push(token) : "";
     for (const std::string& stop : o_.stops) {
       const size_t from =
           c.text.size() > 2 * stop.size() + 8 ? c.text.size() - 2 * stop.size() - 8 : 0;
@@ -153,10 +152,10 @@ class Session {
   }
 
   GenerateOptions o_;
-  ByteTokenizer tokenizer_;
   Runtime runtime_;
   FoundCheckpoint found_;
   LoadedModel model_;
+  std::unique_ptr<Tokenizer> tokenizer_;
 };
 
 void generate(const GenerateOptions& o) {
@@ -201,6 +200,8 @@ void add_generate(CLI::App& app) {
       ->add_option("--checkpoint", o->checkpoint,
                    "A checkpoint, or a run's folder (its newest one)")
       ->required();
+  command->add_option("--tokenizer", o->tokenizer,
+                      "A tokenizer.json; default: the one saved with the checkpoint, else bytes");
   command->add_option("--prompt", o->prompts, "Text to continue; may be given several times");
   command->add_option("--file", o->file, "A file with a prompt");
   command->add_flag("--interactive", o->interactive,

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/mapped_file.h"
+#include "launcher/tokenizer_files.h"
 
 namespace weft {
 namespace {
@@ -30,6 +31,8 @@ RunData open_data(const Config& config) {
                       config.where("data.train"));
   }
   RunData data;
+  data.tokenizer = tokenizer_of_run(config);
+  if (!data.tokenizer.empty()) data.hashes[data.tokenizer] = content_hash(data.tokenizer);
   std::vector<SamplerSource> train, valid;
   for (const DataSource& source : config.data.train) {
     SamplerSource part{.data = open_checked(source.path, config, data), .weight = source.weight};

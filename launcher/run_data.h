@@ -15,6 +15,7 @@ struct RunData {
   std::unique_ptr<Sampler> train;
   std::unique_ptr<Sampler> valid;             // null: no validation
   std::map<std::string, std::string> hashes;  // file -> content hash, for run.json
+  std::string tokenizer;                      // the tokenizer.json they were made with; empty: not known
   int64_t train_tokens = 0;                   // in the training sources, once through
 };
 

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/indexed_dataset.h"
+#include "core/new_file.h"
 
 namespace weft {
 namespace {
@@ -50,6 +51,15 @@ std::string tokenizer_of_run(const Config& config) {
   }
   if (!path.empty()) check_size(*load_tokenizer(path, config.data.end_of_document), path, config);
   return path;
+}
+
+void keep_tokenizer(const std::string& path, const std::string& folder) {
+  if (path.empty() || !fs::is_directory(folder)) return;
+  const std::string to = folder + "/tokenizer.json", content = content_of(path);
+  if (fs::exists(to) && content_of(to) == content) return;
+  NewFile copy(to);
+  copy.write(content.data(), std::ssize(content));
+  copy.finish();
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint, const Config& config,

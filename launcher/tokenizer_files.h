@@ -27,4 +27,8 @@ std::string tokenizer_of_run(const Config& config);
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint, const Config& config,
                                                    const std::string& asked);
 
+// Copies a tokenizer.json into a run's or checkpoint's folder, so that the model can be used without its
+// data. Nothing for an empty path or where the same is there.
+void keep_tokenizer(const std::string& path, const std::string& folder);
+
 }  // namespace weft

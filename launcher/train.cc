@@ -18,6 +18,7 @@
 #include "launcher/resume.h"
 #include "launcher/saves.h"
 #include "launcher/start_page.h"
+#include "launcher/tokenizer_files.h"
 #include "parallel/agree.h"
 #include "parallel/checkpoint_folder.h"
 
@@ -55,13 +56,17 @@ class TrainRun {
         log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
         saves_(config, runtime_.exec(), world(),
                {.warn = [this](const std::string& text) { tell(text); },
-                .record = [this](const std::string& text) { log_.info("{}", text); }}) {
+                .record = [this](const std::string& text) {
+                  log_.info("{}", text);
+                  if (first_) keep_tokenizer(data_.tokenizer, saves_.newest());
+                }}) {
     peak_ = sum_over(runtime_.exec(), world(),
                      peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9);
     start();
     saves_.check_room(trainer_.tensors_to_save());
     if (!first_) return;
     metrics_.emplace(config.run.dir, step_ + 1);
+    keep_tokenizer(data_.tokenizer, config.run.dir);
     write_run_record(config.run.dir,
                      {.version = version_number(), .revision = revision_text(),
                       .config = resolved(config), .data = data_.hashes, .machine = this_machine(),
@@ -181,7 +186,11 @@ class TrainRun {
     const double waiting = tally.seconds() / seconds;
     describe_experts(result.moe, m);
     describe_pruning(result.pruning, m);
-    if (data_.valid && due(config_.data.eval_every)) m.valid_loss = validate();
+    for (const Sampler::Use& use : data_.train->use(samples_)) {
+      m.sources.push_back({use.source, use.samples, use.epochs});
+    }
+    const bool last = step_ == config_.train.steps;
+    if (data_.valid && (last || due(config_.data.eval_every))) m.valid_loss = validate();
     if (first_) {
       metrics_->write(m);
       show(m, waiting);

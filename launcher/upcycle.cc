@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "launcher/loaded_model.h"
+#include "launcher/tokenizer_files.h"
 
 namespace weft {
 namespace {
@@ -170,6 +171,7 @@ std::string upcycle(Runtime& runtime, const FoundCheckpoint& dense, const Upcycl
   manifest.config = resolved(config);
   const std::string path =
       save_checkpoint(checkpoint_folder(folder), manifest, saved_weights(store), 0);
+  if (std::filesystem::exists(dense.path + "/tokenizer.json")) keep_tokenizer(dense.path + "/tokenizer.json", path);
   config.run.init = folder;
   config.run.dir = folder + "/run";
   std::ofstream file(folder + "/config.toml");

@@ -52,6 +52,7 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   m.dropped_by_layer = {7, 2};
   m.dropped = 9;
   m.tokens = int64_t{1} << 53;
+  m.sources = {{"a\"b", 30, 1.5}, {"c", 10, 0.25}};
   const auto json = nlohmann::json::parse(to_json(m));
   for (const char* key :
        {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
@@ -68,6 +69,8 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   EXPECT_EQ(json["dropped_by_layer"], (std::vector<int64_t>{7, 2}));
   EXPECT_EQ(json["dropped"], 9);
   EXPECT_EQ(json["tokens"], m.tokens);
+  EXPECT_EQ(json["sources"]["a\"b"]["epochs"], 1.5);
+  EXPECT_EQ(json["sources"]["c"]["samples"], 10);
 }
 
 TEST(Metrics, GivesLossesAtLeastNineDigits) {

@@ -202,6 +202,24 @@ TEST(Sampler, BlendsByWeight) {
   }
 }
 
+TEST(Sampler, TellsWhatEachSourceGave) {
+  Corpus corpus;
+  Sampler sampler({{.data = corpus.count_up({41}), .weight = 2}, {.data = corpus.count_up({90}), .weight = 1}},
+                  {.sequence = 4});
+  std::vector<int64_t> counted(2);
+  for (int64_t i = 0; i <= 700; ++i) {
+    if (i % 97 == 0 || i == 256 || i == 257) {
+      const auto use = sampler.use(i);
+      for (size_t k = 0; k < 2; ++k) {
+        EXPECT_EQ(use[k].samples, counted[k]) << i;
+        EXPECT_EQ(use[k].epochs, static_cast<double>(counted[k]) / (k == 0 ? 10 : 22));
+      }
+    }
+    ++counted[static_cast<size_t>(sampler.place_of(i).source)];
+  }
+  EXPECT_EQ(Sampler({{corpus.count_up({41})}}, {.sequence = 4}).use(25)[0].epochs, 2.5);
+}
+
 TEST(Sampler, BlendsBySizeWithoutWeights) {
   Corpus corpus;
   Sampler sampler({{corpus.count_up({3000})}, {corpus.count_up({1000})}}, {.sequence = 4});

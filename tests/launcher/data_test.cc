@@ -1,11 +1,15 @@
 #include "launcher/data.h"
 
+#include <sys/wait.h>
 #include <zlib.h>
+
+#include <csignal>
 
 #include "core/error.h"
 #include "core/indexed_dataset.h"
 #include "core/tokenizer.h"
 #include "launcher/data_build.h"
+#include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -171,6 +175,119 @@ TEST(DataBuild, RefusesWhatCannotWork) {
   EXPECT_THROW(run({"build", "--out", folder / "g", folder / "g.gz"}), ConfigError);
 }
 
+const std::string kSmallVocabulary = "tests/golden/tokenizers/llama3.json";
+
+// Lines of words; every seventh is empty, every eleventh no text.
+void put_lines(const std::string& path) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    text += i % 7 == 0 ? "" : i % 11 == 0 ? "\xff" : fmt::format("line {} of caf\u00e9s, {} times", i, i * i);
+    text += "\n";
+  }
+  put_file(path, text);
+}
+
+DataBuild small_build(const std::string& in, const std::string& out) {
+  DataBuild o;
+  o.from.inputs = {in};
+  o.from.document = TextInputs::Document::kLine;
+  o.tokenizer = in_project(kSmallVocabulary);
+  o.out = out;
+  o.batch_bytes = 200;  // many batches of a few lines
+  return o;
+}
+
+std::string files_of_dataset(const std::string& prefix) {
+  return get_file(prefix + ".bin") + get_file(prefix + ".idx") + get_file(prefix + ".tokenizer.json");
+}
+
+TEST(DataBuild, EncodesWithATokenizerOnAnyNumberOfThreads) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  for (const int threads : {1, 2, 5}) {
+    DataBuild o = small_build(folder / "in", folder / fmt::format("x{}", threads));
+    o.threads = threads;
+    const DataBuilt built = build_dataset(o);
+    EXPECT_EQ(built.not_text, 31);
+    EXPECT_EQ(built.empty, 58);
+    EXPECT_EQ(built.documents, 400 - 31 - 58);
+  }
+  EXPECT_EQ(files_of_dataset(folder / "x1"), files_of_dataset(folder / "x2"));
+  EXPECT_EQ(files_of_dataset(folder / "x1"), files_of_dataset(folder / "x5"));
+  const auto tokenizer = load_tokenizer(in_project(kSmallVocabulary));
+  const IndexedDataset data(folder / "x1");
+  EXPECT_EQ(data.read(0), tokenizer->encode_document("line 1 of caf\u00e9s, 1 times"));
+  EXPECT_EQ(get_file(folder / "x1.tokenizer.json"), get_file(in_project(kSmallVocabulary)));
+  EXPECT_EQ(run({"inspect", folder / "x1", "--document", "1"}), "line 2 of caf\u00e9s, 4 times\n");
+  EXPECT_NE(run({"inspect", folder / "x1"}).find("vocabulary 420 ids"), std::string::npos);
+  EXPECT_NE(run({"check", folder / "x1"}).find("all ids below 420"), std::string::npos);
+}
+
+// Killed after any number of batches, and again, the dataset becomes the same bytes.
+TEST(DataBuild, GoesOnWhereItWasKilled) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  build_dataset(small_build(folder / "in", folder / "whole"));
+  for (const int kill_at : {1, 2, 5}) {
+    DataBuild o = small_build(folder / "in", folder / fmt::format("x{}", kill_at));
+    o.threads = 1;
+    o.keep_bytes = 1;
+    for (int start = 0; start < 2; ++start) {
+      const pid_t child = fork();
+      if (child == 0) {
+        int calls = 0;
+        o.after_batches = [&](const DataBuilt&) {
+          if (++calls == kill_at) raise(SIGKILL);
+        };
+        build_dataset(o);
+        _exit(0);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      EXPECT_TRUE(WIFSIGNALED(status));
+      EXPECT_FALSE(std::filesystem::exists(o.out + ".bin"));
+    }
+    const DataBuilt built = build_dataset(o);
+    EXPECT_GT(built.resumed, 0);
+    EXPECT_LT(built.resumed, built.documents);
+    EXPECT_EQ(built.documents, 311);
+    EXPECT_EQ(files_of_dataset(o.out), files_of_dataset(folder / "whole")) << kill_at;
+    EXPECT_FALSE(std::filesystem::exists(o.out + ".building"));
+  }
+}
+
+TEST(DataBuild, StartsOverWhenTheInputsChanged) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  DataBuild o = small_build(folder / "in", folder / "x");
+  o.keep_bytes = 1;
+  o.after_batches = [](const DataBuilt&) { throw Error("stopped"); };
+  EXPECT_THROW(build_dataset(o), Error);
+  EXPECT_TRUE(std::filesystem::exists(folder / "x.building"));
+  put_file(folder / "in", "another text\n");
+  o.after_batches = {};
+  const DataBuilt built = build_dataset(o);
+  EXPECT_TRUE(built.started_over);
+  EXPECT_EQ(built.resumed, 0);
+  EXPECT_EQ(built.documents, 1);
+}
+
+TEST(DataTokenizer, TrainsWhatBuildUses) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  const auto train = [&](const std::string& out, const std::string& threads) {
+    return run({"tokenizer", "--vocab", "300", "--document", "line", "--out", out, "--threads", threads, folder / "in"});
+  };
+  EXPECT_NE(train(folder / "a.json", "1").find("300 tokens from"), std::string::npos);
+  train(folder / "b.json", "3");
+  EXPECT_EQ(get_file(folder / "a.json"), get_file(folder / "b.json"));
+  EXPECT_THROW(train(folder / "a.json", "1"), ConfigError);  // exists
+  run({"build", "--out", folder / "x", "--document", "line", "--tokenizer", folder / "a.json", folder / "in"});
+  EXPECT_EQ(run({"inspect", folder / "x", "--document", "1"}), "line 2 of caf\u00e9s, 4 times\n");
+  EXPECT_LT(IndexedDataset(folder / "x").tokens(), 311 * 15);
+  EXPECT_THROW(run({"tokenizer", "--vocab", "200", "--out", folder / "c.json", folder / "in"}), ConfigError);
+}
+
 TEST(DataInspect, ShowsStatisticsAndDocuments) {
   const ScratchFolder folder;
   put_file(folder / "in", "one\ntwo three\n");
@@ -199,7 +316,7 @@ TEST(DataHelp, HasAnExampleForEachCommand) {
   CLI::App app;
   add_data(app);
   CLI::App* data = app.get_subcommand("data");
-  for (const char* name : {"build", "inspect", "check"}) {
+  for (const char* name : {"build", "inspect", "check", "tokenizer", "encode"}) {
     EXPECT_NE(data->get_subcommand(name)->help().find("Example:"), std::string::npos) << name;
   }
 }
