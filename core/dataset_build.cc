@@ -37,8 +37,11 @@ DatasetBuild::State DatasetBuild::read_state(const std::string& folder) {
   const auto json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return state;
   try {
-    state = {.fingerprint = json.at("fingerprint"), .note = json.at("note"), .tokens = json.at("tokens"),
-             .documents = json.at("documents"), .finishing = json.at("finishing")};
+    state = {.fingerprint = json.at("fingerprint"),
+             .note = json.at("note"),
+             .tokens = json.at("tokens"),
+             .documents = json.at("documents"),
+             .finishing = json.at("finishing")};
   } catch (const nlohmann::json::exception&) {
     return {};
   }
@@ -50,7 +53,10 @@ bool DatasetBuild::was_finishing(const std::string& prefix) {
 }
 
 DatasetBuild::DatasetBuild(std::string prefix, TokenType type, const std::string& fingerprint)
-    : prefix_(std::move(prefix)), folder_(prefix_ + ".building"), fingerprint_(fingerprint), type_(type) {
+    : prefix_(std::move(prefix)),
+      folder_(prefix_ + ".building"),
+      fingerprint_(fingerprint),
+      type_(type) {
   std::error_code failed;
   fs::create_directories(folder_, failed);
   if (failed) throw ConfigError("cannot make {}: {}", folder_, failed.message());
@@ -58,8 +64,9 @@ DatasetBuild::DatasetBuild(std::string prefix, TokenType type, const std::string
   if (lock_ < 0) throw ConfigError("cannot write into {}: {}", folder_, std::strerror(errno));
   if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     close(lock_);
-    throw ConfigError("{}: another `weft data build` is making this dataset; wait for it or choose another --out",
-                      folder_);
+    throw ConfigError(
+        "{}: another `weft data build` is making this dataset; wait for it or choose another --out",
+        folder_);
   }
   const State state = read_state(folder_);
   if (!go_on(state)) {
@@ -75,13 +82,16 @@ DatasetBuild::~DatasetBuild() {
 
 DatasetBuild::File DatasetBuild::open_file(const char* name, const char* mode) const {
   File file(std::fopen((folder_ + "/" + name).c_str(), mode));
-  if (file == nullptr) throw ConfigError("cannot write {}/{}: {}", folder_, name, std::strerror(errno));
+  if (file == nullptr)
+    throw ConfigError("cannot write {}/{}: {}", folder_, name, std::strerror(errno));
   return file;
 }
 
 // What lies behind the last keep is cut off.
 bool DatasetBuild::go_on(const State& state) {
-  if (state.fingerprint != fingerprint_ || state.finishing || state.documents < 0 || state.tokens < 0) return false;
+  if (state.fingerprint != fingerprint_ || state.finishing || state.documents < 0 ||
+      state.tokens < 0)
+    return false;
   const std::string tokens = folder_ + "/" + kTokens, lengths = folder_ + "/" + kLengths;
   const int64_t bytes = state.tokens * size_of(type_);
   if (size_or_none(tokens) < bytes || size_or_none(lengths) < 4 * state.documents) return false;
@@ -89,7 +99,8 @@ bool DatasetBuild::go_on(const State& state) {
   fs::resize_file(lengths, static_cast<uintmax_t>(4 * state.documents));
   lengths_.resize(static_cast<size_t>(state.documents));
   lengths_file_ = open_file(kLengths, "r+b");
-  if (std::fread(lengths_.data(), 4, lengths_.size(), lengths_file_.get()) != lengths_.size()) return false;
+  if (std::fread(lengths_.data(), 4, lengths_.size(), lengths_file_.get()) != lengths_.size())
+    return false;
   if (std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0}) != state.tokens) {
     lengths_.clear();
     return false;
@@ -130,9 +141,12 @@ void DatasetBuild::flush() {
 }
 
 void DatasetBuild::write_state(bool finishing) {
-  const std::string text = nlohmann::json{{"fingerprint", fingerprint_}, {"note", note_}, {"tokens", tokens_},
-                                          {"documents", documents()}, {"finishing", finishing}}
-                               .dump();
+  const std::string text = nlohmann::json{
+      {"fingerprint", fingerprint_},
+      {"note", note_},
+      {"tokens", tokens_},
+      {"documents", documents()},
+      {"finishing", finishing}}.dump();
   NewFile state(folder_ + "/" + kState);
   state.write(text.data(), static_cast<int64_t>(text.size()));
   state.finish();

@@ -9,10 +9,11 @@
 
 namespace weft {
 
-// A dataset under construction that survives its builder: tokens and lengths grow in PREFIX.building/,
-// and `keep` makes what was added so far, with a note of the caller's, the place to go on from. Started
-// again with the same fingerprint (of everything the result depends on), it goes on there; with
-// another one it starts over. The finished files are the same bytes either way. One builder at a time.
+// A dataset under construction that survives its builder: tokens and lengths grow in
+// PREFIX.building/, and `keep` makes what was added so far, with a note of the caller's, the place
+// to go on from. Started again with the same fingerprint (of everything the result depends on), it
+// goes on there; with another one it starts over. The finished files are the same bytes either way.
+// One builder at a time.
 class DatasetBuild {
  public:
   DatasetBuild(std::string prefix, TokenType type, const std::string& fingerprint);

@@ -47,12 +47,17 @@ void bench(const TokenizerBench& o) {
     rates.push_back(static_cast<double>(bytes) / seconds / 1e6);
   }
   const Quartiles rate = quartiles(std::move(rates));
-  fmt::print("{:.1f} MB/s on one core (quartiles {:.1f} to {:.1f}), {:.1f} MB of text in {} documents, {:.2f} bytes per "
-             "token\n",
-             rate.median, rate.q1, rate.q3, static_cast<double>(bytes) / 1e6, texts.size(),
-             static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, tokens)));
+  fmt::print(
+      "{:.1f} MB/s on one core (quartiles {:.1f} to {:.1f}), {:.1f} MB of text in {} documents, "
+      "{:.2f} bytes per "
+      "token\n",
+      rate.median, rate.q1, rate.q3, static_cast<double>(bytes) / 1e6, texts.size(),
+      static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, tokens)));
   if (o.json.empty()) return;
-  write_json(o.json, {{"mb_per_s", to_json(rate)}, {"bytes", bytes}, {"documents", texts.size()}, {"tokens", tokens}});
+  write_json(o.json, {{"mb_per_s", to_json(rate)},
+                      {"bytes", bytes},
+                      {"documents", texts.size()},
+                      {"tokens", tokens}});
 }
 
 }  // namespace
@@ -66,7 +71,9 @@ void add_bench_tokenizer(CLI::App& app) {
   auto o = std::make_shared<TokenizerBench>();
   add_text_options(*command, o->from, o->max_bytes);
   command->add_option("--tokenizer", o->tokenizer, "A tokenizer.json; default: bytes");
-  command->add_option("--repetitions", o->repetitions, "")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--repetitions", o->repetitions, "")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--json", o->json, "Writes the result to this file");
   command->callback([o] { bench(*o); });
 }

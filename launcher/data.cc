@@ -21,8 +21,8 @@ struct DatasetOptions {
   int64_t vocab = 0;  // check
 };
 
-// The tokenizer that was asked for, else the one beside the dataset, else bytes where all ids can be
-// theirs; else none.
+// The tokenizer that was asked for, else the one beside the dataset, else bytes where all ids can
+// be theirs; else none.
 std::unique_ptr<Tokenizer> tokenizer_for(const IndexedDataset& data, const std::string& asked) {
   const std::string beside = tokenizer_beside(data.prefix());
   if (!asked.empty() || !beside.empty()) return load_for_text(asked.empty() ? beside : asked);
@@ -31,7 +31,8 @@ std::unique_ptr<Tokenizer> tokenizer_for(const IndexedDataset& data, const std::
 }
 
 // A document's text for a terminal, or its ids. At most `limit` tokens.
-std::string shown(const IndexedDataset& data, int64_t document, const Tokenizer* tokenizer, int64_t limit) {
+std::string shown(const IndexedDataset& data, int64_t document, const Tokenizer* tokenizer,
+                  int64_t limit) {
   std::vector<int32_t> tokens(static_cast<size_t>(std::min(limit, data.document_tokens(document))));
   data.read(document, 0, static_cast<int64_t>(tokens.size()), tokens.data());
   if (tokenizer == nullptr) return fmt::format("{}", fmt::join(tokens, " "));
@@ -54,9 +55,11 @@ void print_use(const IndexedDataset& data, const Tokenizer& tokenizer) {
     tokenizer.append_bytes(static_cast<int32_t>(id), text);
     bytes += counts[id] * std::ssize(text);
   }
-  const auto ends = tokenizer.end_of_document() < 0 ? 0 : counts[static_cast<size_t>(tokenizer.end_of_document())];
-  fmt::print("  vocabulary {} ids, {} of them used; {} ends of documents\n", grouped(tokenizer.vocab()),
-             grouped(used), grouped(ends));
+  const auto ends = tokenizer.end_of_document() < 0
+                        ? 0
+                        : counts[static_cast<size_t>(tokenizer.end_of_document())];
+  fmt::print("  vocabulary {} ids, {} of them used; {} ends of documents\n",
+             grouped(tokenizer.vocab()), grouped(used), grouped(ends));
   fmt::print("  text       {:.1f} MB, {:.2f} bytes per token\n", static_cast<double>(bytes) / 1e6,
              static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, data.tokens())));
 }
@@ -105,7 +108,8 @@ void check(const DatasetOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const IndexedDataset data(options.path);  // checks the index
   int64_t vocab = options.vocab;
-  const std::string tokenizer = options.tokenizer.empty() ? tokenizer_beside(data.prefix()) : options.tokenizer;
+  const std::string tokenizer =
+      options.tokenizer.empty() ? tokenizer_beside(data.prefix()) : options.tokenizer;
   if (vocab == 0 && !tokenizer.empty()) vocab = load_for_text(tokenizer)->vocab();
   data.check_tokens(vocab > 0 ? vocab : int64_t{1} << 31);
   int64_t empty = 0;
@@ -122,35 +126,40 @@ void check(const DatasetOptions& options) {
   }
 }
 
-CLI::App* add_dataset_command(CLI::App& data, const char* name, const char* what, DatasetOptions& options) {
+CLI::App* add_dataset_command(CLI::App& data, const char* name, const char* what,
+                              DatasetOptions& options) {
   CLI::App* app = data.add_subcommand(name, what);
   app->add_option("dataset", options.path, "Prefix, .bin or .idx")->required();
-  app->add_option("--tokenizer", options.tokenizer,
-                  "The tokenizer.json it was made with; default: PREFIX.tokenizer.json, else bytes");
+  app->add_option(
+      "--tokenizer", options.tokenizer,
+      "The tokenizer.json it was made with; default: PREFIX.tokenizer.json, else bytes");
   return app;
 }
 
 }  // namespace
 
 void add_data(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Build, look into and check datasets; train tokenizers");
+  CLI::App* data =
+      app.add_subcommand("data", "Build, look into and check datasets; train tokenizers");
   data->require_subcommand(1);
   data->footer("Example: weft data build --out corpus notes.txt && weft data inspect corpus");
   add_data_build(*data);
 
   auto options = std::make_shared<DatasetOptions>();
-  CLI::App* looks =
-      add_dataset_command(*data, "inspect", "Statistics of a dataset, and its documents as text", *options);
+  CLI::App* looks = add_dataset_command(
+      *data, "inspect", "Statistics of a dataset, and its documents as text", *options);
   looks->footer("Example:\n  weft data inspect corpus --document 7");
   looks->add_option("--document", options->document, "Print this one completely")
       ->check(CLI::NonNegativeNumber);
   looks->add_flag("--ids", options->ids, "Token ids instead of text");
   looks->callback([options] { inspect(*options); });
 
-  CLI::App* checks =
-      add_dataset_command(*data, "check", "Validate index and tokens of a dataset completely", *options);
+  CLI::App* checks = add_dataset_command(
+      *data, "check", "Validate index and tokens of a dataset completely", *options);
   checks->footer("Example:\n  weft data check corpus --vocab 257");
-  checks->add_option("--vocab", options->vocab, "Refuse ids that are not below this; default: the tokenizer's")
+  checks
+      ->add_option("--vocab", options->vocab,
+                   "Refuse ids that are not below this; default: the tokenizer's")
       ->check(CLI::PositiveNumber);
   checks->callback([options] { check(*options); });
   add_data_tokenizer(*data);

@@ -27,10 +27,12 @@ void refuse_to_overwrite(const DataBuild& options) {
 }
 
 // Of everything the dataset depends on. Files are told by name, size and time.
-std::string fingerprint_of(const DataBuild& o, const Tokenizer& tokenizer, const std::vector<std::string>& files) {
-  std::string all = fmt::format("1|{}|{}|{}|{}|{}|{}|{}", o.from.jsonl, o.from.key, static_cast<int>(o.from.document),
-                                static_cast<int>(o.from.strip), o.max_bytes, hash_of(tokenizer.json()),
-                                tokenizer.end_of_document());
+std::string fingerprint_of(const DataBuild& o, const Tokenizer& tokenizer,
+                           const std::vector<std::string>& files) {
+  std::string all =
+      fmt::format("1|{}|{}|{}|{}|{}|{}|{}", o.from.jsonl, o.from.key,
+                  static_cast<int>(o.from.document), static_cast<int>(o.from.strip), o.max_bytes,
+                  hash_of(tokenizer.json()), tokenizer.end_of_document());
   for (const std::string& file : files) {
     std::error_code failed;
     const auto size = fs::file_size(file, failed);
@@ -54,8 +56,8 @@ struct TextBatch {
 };
 
 nlohmann::json note_of(const DataBuilt& built, DocumentReader::Position at) {
-  return {{"file", at.file}, {"document", at.document}, {"documents", built.documents}, {"bytes", built.bytes},
-          {"not_text", built.not_text}, {"empty", built.empty}};
+  return {{"file", at.file},      {"document", at.document},    {"documents", built.documents},
+          {"bytes", built.bytes}, {"not_text", built.not_text}, {"empty", built.empty}};
 }
 
 class Builder {
@@ -64,7 +66,8 @@ class Builder {
       : options_(options),
         tokenizer_(tokenizer),
         pool_(options.threads > 0 ? options.threads : available_cores()),
-        out_(options.out, token_type_for(tokenizer.vocab()), fingerprint_of(options, tokenizer, files)),
+        out_(options.out, token_type_for(tokenizer.vocab()),
+             fingerprint_of(options, tokenizer, files)),
         reader_(options.from, std::move(files)) {
     built_.started_over = out_.discarded();
     if (!out_.note().empty()) go_on(nlohmann::json::parse(out_.note()));
@@ -79,8 +82,8 @@ class Builder {
       encode(batches);
       enough = write(batches);
       if (options_.after_batches) options_.after_batches(built_);
-      progress.show(fmt::format("file {} of {}  {} documents  {} tokens", built_.files, files().size(),
-                                built_.documents, out_.tokens()),
+      progress.show(fmt::format("file {} of {}  {} documents  {} tokens", built_.files,
+                                files().size(), built_.documents, out_.tokens()),
                     built_.bytes - before);
       batches = next.get();
     }
@@ -156,8 +159,8 @@ class Builder {
   DataBuilt finish() {
     if (built_.documents == 0) {
       out_.drop();
-      throw ConfigError("no text in {} files ({} documents are not UTF-8, {} are empty)", built_.files,
-                        built_.not_text, built_.empty);
+      throw ConfigError("no text in {} files ({} documents are not UTF-8, {} are empty)",
+                        built_.files, built_.not_text, built_.empty);
     }
     built_.tokens = out_.tokens();
     NewFile json(options_.out + ".tokenizer.json");
@@ -184,7 +187,8 @@ DataBuilt build_dataset(const DataBuild& options) {
   check_inputs(options.from);
   refuse_to_overwrite(options);
   std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
-  if (!options.tokenizer.empty()) tokenizer = load_tokenizer(options.tokenizer, options.end_of_document);
+  if (!options.tokenizer.empty())
+    tokenizer = load_tokenizer(options.tokenizer, options.end_of_document);
   std::vector<std::string> files = files_of(options.from);
   const fs::path folder = fs::path(options.out).parent_path();
   std::error_code failed;

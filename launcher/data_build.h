@@ -11,7 +11,7 @@ namespace weft {
 struct DataBuilt {
   int64_t files = 0, documents = 0, bytes = 0, tokens = 0;  // bytes: of text
   int64_t not_text = 0, empty = 0;                          // documents left out
-  int64_t resumed = 0;  // of the documents: made by an earlier start
+  int64_t resumed = 0;        // of the documents: made by an earlier start
   bool started_over = false;  // an earlier start was of other inputs or options
 };
 
@@ -29,9 +29,9 @@ struct DataBuild {
   std::function<void(const DataBuilt&)> after_batches = {};  // for tests: stop anywhere
 };
 
-// Writes out.bin, out.idx and out.tokenizer.json. Shows progress on stderr. Stopped in the middle and
-// started again with the same inputs and options it goes on; the files are the same bytes for any
-// number of threads and stops.
+// Writes out.bin, out.idx and out.tokenizer.json. Shows progress on stderr. Stopped in the middle
+// and started again with the same inputs and options it goes on; the files are the same bytes for
+// any number of threads and stops.
 DataBuilt build_dataset(const DataBuild& options);
 
 }  // namespace weft

@@ -21,7 +21,8 @@ void build(const DataBuild& options) {
   if (built.resumed > 0) {
     fmt::print("went on after {} documents of an earlier start\n", grouped(built.resumed));
   }
-  if (built.started_over) fmt::print("started over: an earlier start had other inputs or options\n");
+  if (built.started_over)
+    fmt::print("started over: an earlier start had other inputs or options\n");
   if (built.not_text > 0)
     fmt::print("skipped {} that are not UTF-8 text\n", grouped(built.not_text));
   if (built.empty > 0) fmt::print("skipped {} without text\n", grouped(built.empty));
@@ -40,7 +41,8 @@ std::string grouped(int64_t number) {
 void add_text_options(CLI::App& app, TextInputs& inputs, int64_t& max_bytes) {
   app.add_option("inputs", inputs.inputs, "Files and folders")->required();
   app.add_flag("--jsonl", inputs.jsonl, "Inputs have one JSON object per line");
-  app.add_option("--key", inputs.key, "Where the text stands in those objects")->capture_default_str();
+  app.add_option("--key", inputs.key, "Where the text stands in those objects")
+      ->capture_default_str();
   const std::map<std::string, TextInputs::Document> documents = {
       {"file", TextInputs::Document::kFile},
       {"line", TextInputs::Document::kLine},
@@ -64,14 +66,17 @@ void add_data_build(CLI::App& data) {
       "Example:\n  weft data build --out corpus --strip roff --max-bytes 20MB --shuffle 1 "
       "/usr/share/man/man1\n"
       "  weft data build --out web --tokenizer tokenizer.json --jsonl web-*.jsonl.gz\n"
-      "writes corpus.bin, corpus.idx and corpus.tokenizer.json (without --tokenizer a vocabulary of 257:\n"
-      "256 bytes and the end of a document). Files may be compressed with gzip; links inside folders are\n"
+      "writes corpus.bin, corpus.idx and corpus.tokenizer.json (without --tokenizer a vocabulary "
+      "of 257:\n"
+      "256 bytes and the end of a document). Files may be compressed with gzip; links inside "
+      "folders are\n"
       "skipped. Stopped and started again it goes on (corpus.building holds what is done so far).");
   auto options = std::make_shared<DataBuild>();
   add_text_options(*app, options->from, options->max_bytes);
   app->add_option("--out", options->out, "Prefix of the files to write")->required();
-  app->add_option("--tokenizer", options->tokenizer,
-                  "A Hugging Face tokenizer.json (byte-level BPE, or BPE with byte fallback); default: bytes");
+  app->add_option(
+      "--tokenizer", options->tokenizer,
+      "A Hugging Face tokenizer.json (byte-level BPE, or BPE with byte fallback); default: bytes");
   app->add_option("--eod", options->end_of_document,
                   "The token that ends a document; default: the usual one of the tokenizer");
   app->add_option("--threads", options->threads, "0: every core")->check(CLI::NonNegativeNumber);

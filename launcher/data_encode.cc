@@ -15,13 +15,15 @@ struct EncodeOptions {
   bool decode = false, special = false;
 };
 
-nlohmann::json answer(const Tokenizer& tokenizer, const EncodeOptions& o, const nlohmann::json& line, int64_t number) {
+nlohmann::json answer(const Tokenizer& tokenizer, const EncodeOptions& o,
+                      const nlohmann::json& line, int64_t number) {
   if (o.decode) {
     if (!line.is_array()) throw ConfigError("line {}: a JSON array of ids is expected", number);
     std::vector<int32_t> ids;
     for (const auto& id : line) {
       if (!id.is_number_integer() || id < 0 || id >= tokenizer.vocab()) {
-        throw ConfigError("line {}: {} is no id of a vocabulary of {}", number, id.dump(), tokenizer.vocab());
+        throw ConfigError("line {}: {} is no id of a vocabulary of {}", number, id.dump(),
+                          tokenizer.vocab());
       }
       ids.push_back(id.get<int32_t>());
     }
@@ -30,7 +32,8 @@ nlohmann::json answer(const Tokenizer& tokenizer, const EncodeOptions& o, const 
   if (!line.is_string()) throw ConfigError("line {}: a JSON string is expected", number);
   std::vector<int32_t> ids = o.special ? tokenizer.encode_prompt(line.get<std::string>())
                                        : tokenizer.encode(line.get<std::string>());
-  if (o.special) ids.insert(ids.end(), tokenizer.behind_text().begin(), tokenizer.behind_text().end());
+  if (o.special)
+    ids.insert(ids.end(), tokenizer.behind_text().begin(), tokenizer.behind_text().end());
   return ids;
 }
 
@@ -49,7 +52,8 @@ void encode(const EncodeOptions& o) {
 void add_data_encode(CLI::App& data) {
   CLI::App* app = data.add_subcommand("encode", "What a tokenizer makes of texts, and back");
   app->footer(
-      "Reads JSON strings, a line each, and prints their ids as JSON arrays; --decode the other way.\n"
+      "Reads JSON strings, a line each, and prints their ids as JSON arrays; --decode the other "
+      "way.\n"
       "Example:\n  echo '\"Hello, world\"' | weft data encode --tokenizer tokenizer.json");
   auto o = std::make_shared<EncodeOptions>();
   app->add_option("--tokenizer", o->tokenizer, "A tokenizer.json")->required();

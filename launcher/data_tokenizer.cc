@@ -76,14 +76,16 @@ void check_options(const TokenizerOptions& o) {
   }
   for (size_t i = 0; i < o.special.size(); ++i) {
     const std::string& token = o.special[i];
-    if (token.size() < 2) throw ConfigError("--special \"{}\": at least two characters, to be no byte", token);
+    if (token.size() < 2)
+      throw ConfigError("--special \"{}\": at least two characters, to be no byte", token);
     if (std::count(o.special.begin(), o.special.end(), token) > 1) {
       throw ConfigError("--special \"{}\": given twice", token);
     }
   }
   const int64_t least = std::ssize(o.special) + 256;
   if (o.vocab < least) {
-    throw ConfigError("--vocab {}: 256 bytes and {} special tokens need at least {}", o.vocab, o.special.size(), least);
+    throw ConfigError("--vocab {}: 256 bytes and {} special tokens need at least {}", o.vocab,
+                      o.special.size(), least);
   }
 }
 
@@ -92,28 +94,33 @@ void train(const TokenizerOptions& o) {
   const auto start = std::chrono::steady_clock::now();
   ThreadPool pool(o.threads > 0 ? o.threads : available_cores());
   const Counted counted = count_words(o, pool);
-  if (counted.words.empty()) throw ConfigError("no text in the inputs ({} documents left out)", counted.left_out);
+  if (counted.words.empty())
+    throw ConfigError("no text in the inputs ({} documents left out)", counted.left_out);
   TextProgress progress;
-  const BpeVocabulary vocabulary = train_bpe(
-      counted.words,
-      {.vocab = o.vocab,
-       .first_id = std::ssize(o.special),
-       .min_count = o.min_count,
-       .progress = [&](int64_t tokens, int64_t of) {
-         progress.show(fmt::format("{} of {} tokens", tokens, of), counted.bytes);
-       }},
-      pool);
+  const BpeVocabulary vocabulary =
+      train_bpe(counted.words,
+                {.vocab = o.vocab,
+                 .first_id = std::ssize(o.special),
+                 .min_count = o.min_count,
+                 .progress =
+                     [&](int64_t tokens, int64_t of) {
+                       progress.show(fmt::format("{} of {} tokens", tokens, of), counted.bytes);
+                     }},
+                pool);
   const std::string json = byte_level_json(vocabulary, o.pattern, o.special);
-  parse_tokenizer(json, o.out, o.special.empty() ? "a" : o.special[0]);  // what cannot be read is not written
+  parse_tokenizer(json, o.out,
+                  o.special.empty() ? "a" : o.special[0]);  // what cannot be read is not written
   NewFile file(o.out);
   file.write(json.data(), std::ssize(json));
   file.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  fmt::print("{}: {} tokens from {:.1f} MB of text in {} documents, {} different words, {:.1f} s\n", o.out,
-             grouped(std::ssize(vocabulary.tokens)), static_cast<double>(counted.bytes) / 1e6,
-             grouped(counted.documents), grouped(std::ssize(counted.words)), seconds.count());
+  fmt::print("{}: {} tokens from {:.1f} MB of text in {} documents, {} different words, {:.1f} s\n",
+             o.out, grouped(std::ssize(vocabulary.tokens)),
+             static_cast<double>(counted.bytes) / 1e6, grouped(counted.documents),
+             grouped(std::ssize(counted.words)), seconds.count());
   if (std::ssize(vocabulary.tokens) < o.vocab) {
-    fmt::print("fewer than --vocab {}: no other pair occurs {} times; more text gives more\n", o.vocab, o.min_count);
+    fmt::print("fewer than --vocab {}: no other pair occurs {} times; more text gives more\n",
+               o.vocab, o.min_count);
   }
   if (counted.left_out > 0) fmt::print("left out {} that are no text\n", grouped(counted.left_out));
 }
@@ -125,18 +132,22 @@ void add_data_tokenizer(CLI::App& data) {
   app->footer(
       "Example:\n  weft data tokenizer --vocab 8192 --out tokenizer.json --jsonl web.jsonl.gz\n"
       "  weft data build --out web --tokenizer tokenizer.json --jsonl web.jsonl.gz\n"
-      "writes a tokenizer.json that Hugging Face's tokenizers open too. The same text gives the same file, with\n"
+      "writes a tokenizer.json that Hugging Face's tokenizers open too. The same text gives the "
+      "same file, with\n"
       "any number of threads.");
   auto o = std::make_shared<TokenizerOptions>();
   add_text_options(*app, o->from, o->max_bytes);
-  app->add_option("--vocab", o->vocab, "Number of tokens, with the 256 bytes and the special ones")->required();
+  app->add_option("--vocab", o->vocab, "Number of tokens, with the 256 bytes and the special ones")
+      ->required();
   app->add_option("--out", o->out, "The tokenizer.json to write")->required();
-  const std::map<std::string, WordPattern> patterns = {
-      {"gpt2", WordPattern::kGpt2}, {"llama3", WordPattern::kLlama3}, {"qwen2", WordPattern::kQwen2}};
+  const std::map<std::string, WordPattern> patterns = {{"gpt2", WordPattern::kGpt2},
+                                                       {"llama3", WordPattern::kLlama3},
+                                                       {"qwen2", WordPattern::kQwen2}};
   app->add_option("--pattern", o->pattern, "How text is cut into words: gpt2, llama3 or qwen2")
       ->transform(CLI::CheckedTransformer(patterns).description(""))
       ->default_str("llama3");
-  app->add_option("--special", o->special, "Tokens that are no text, ids from 0; the first ends documents")
+  app->add_option("--special", o->special,
+                  "Tokens that are no text, ids from 0; the first ends documents")
       ->capture_default_str();
   app->add_option("--min-count", o->min_count, "A pair that occurs less often is not merged")
       ->check(CLI::PositiveNumber)

@@ -15,9 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+bool blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
 
-std::string text_in_json(const TextInputs& inputs, const std::string& file, const RawDocument& document) {
+std::string text_in_json(const TextInputs& inputs, const std::string& file,
+                         const RawDocument& document) {
   const auto object = nlohmann::json::parse(document.text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) {
     throw ConfigError("{}:{}: not a JSON object; --jsonl needs one per line", file, document.line);
@@ -28,8 +31,8 @@ std::string text_in_json(const TextInputs& inputs, const std::string& file, cons
   for (const auto& [name, value] : object.items()) {
     if (value.is_string()) keys.push_back(name);
   }
-  throw ConfigError("{}:{}: no text under the key \"{}\"; it has texts under [{}], see --key", file, document.line,
-                    inputs.key, fmt::join(keys, ", "));
+  throw ConfigError("{}:{}: no text under the key \"{}\"; it has texts under [{}], see --key", file,
+                    document.line, inputs.key, fmt::join(keys, ", "));
 }
 
 }  // namespace
@@ -37,7 +40,8 @@ std::string text_in_json(const TextInputs& inputs, const std::string& file, cons
 void check_inputs(const TextInputs& inputs) {
   const bool whole = inputs.document == TextInputs::Document::kFile;
   if (inputs.jsonl && (inputs.strip != TextInputs::Strip::kNothing || !whole)) {
-    throw ConfigError("--jsonl has one document per line already: leave out --document and --strip");
+    throw ConfigError(
+        "--jsonl has one document per line already: leave out --document and --strip");
   }
   if (inputs.strip == TextInputs::Strip::kRoff && !whole) {
     throw ConfigError("--strip roff needs whole pages: leave out --document");
@@ -67,7 +71,8 @@ std::vector<std::string> files_of(const TextInputs& inputs) {
   if (inputs.shuffle < 0 || files.empty()) return files;
   const Permutation order(static_cast<uint64_t>(inputs.shuffle), "data.build", std::ssize(files));
   std::vector<std::string> out;
-  for (int64_t i = 0; i < order.count(); ++i) out.push_back(std::move(files[static_cast<size_t>(order(i))]));
+  for (int64_t i = 0; i < order.count(); ++i)
+    out.push_back(std::move(files[static_cast<size_t>(order(i))]));
   return out;
 }
 
@@ -91,8 +96,10 @@ std::optional<std::string> DocumentReader::next_of_file() {
     return line;
   }
   switch (inputs_.document) {
-    case TextInputs::Document::kLine: return reader_->line();
-    case TextInputs::Document::kParagraph: return paragraph();
+    case TextInputs::Document::kLine:
+      return reader_->line();
+    case TextInputs::Document::kParagraph:
+      return paragraph();
     default:
       if (position_.document > 0) return std::nullopt;
       return reader_->rest();
@@ -102,8 +109,10 @@ std::optional<std::string> DocumentReader::next_of_file() {
 std::optional<std::string> DocumentReader::paragraph() {
   std::string paragraph;
   while (const auto line = reader_->line()) {
-    if (line->find_first_not_of(" \t") != std::string::npos) paragraph += *line + "\n";
-    else if (!paragraph.empty()) return paragraph;
+    if (line->find_first_not_of(" \t") != std::string::npos)
+      paragraph += *line + "\n";
+    else if (!paragraph.empty())
+      return paragraph;
   }
   return paragraph.empty() ? std::nullopt : std::optional(paragraph);
 }
@@ -115,7 +124,8 @@ void DocumentReader::skip_to(Position position) {
   }
 }
 
-Verdict text_of(const TextInputs& inputs, const std::string& file, RawDocument document, std::string& text) {
+Verdict text_of(const TextInputs& inputs, const std::string& file, RawDocument document,
+                std::string& text) {
   text = inputs.jsonl ? text_in_json(inputs, file, document) : std::move(document.text);
   if (text.find('\0') != std::string::npos || !is_utf8(text)) return Verdict::kNotText;
   if (inputs.strip == TextInputs::Strip::kRoff) text = text_of_roff(text);

@@ -36,8 +36,8 @@ std::vector<std::string> files_of(const TextInputs& inputs);
 // A document as it stands in its file: not checked, a line of JSON as it is.
 struct RawDocument {
   std::string text;
-  size_t file = 0;    // index in the list of files
-  int64_t line = 0;   // of that file, from 1; 0: a whole file
+  size_t file = 0;   // index in the list of files
+  int64_t line = 0;  // of that file, from 1; 0: a whole file
 };
 
 // The documents of files, one after the other.
@@ -71,6 +71,7 @@ class DocumentReader {
 enum class Verdict : uint8_t { kText, kNotText, kEmpty };
 // The text of a document, ready to be encoded. Throws ConfigError with file and line for JSON that
 // has none. Thread-safe.
-Verdict text_of(const TextInputs& inputs, const std::string& file, RawDocument document, std::string& text);
+Verdict text_of(const TextInputs& inputs, const std::string& file, RawDocument document,
+                std::string& text);
 
 }  // namespace weft

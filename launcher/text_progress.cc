@@ -23,8 +23,8 @@ void TextProgress::show(const std::string& what, int64_t bytes) {
   shown_ = true;
   const double mb = static_cast<double>(bytes) / 1e6;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  fmt::print(stderr, "{}{}  {:.1f} MB  {:.1f} MB/s{}", terminal() ? "\r\033[K" : "", what, mb, mb / seconds,
-             terminal() ? "" : "\n");
+  fmt::print(stderr, "{}{}  {:.1f} MB  {:.1f} MB/s{}", terminal() ? "\r\033[K" : "", what, mb,
+             mb / seconds, terminal() ? "" : "\n");
   std::fflush(stderr);
 }
 

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Progress of reading text, on stderr: one line that renews itself on a terminal, a plain line every
-// five seconds elsewhere.
+// Progress of reading text, on stderr: one line that renews itself on a terminal, a plain line
+// every five seconds elsewhere.
 class TextProgress {
  public:
   ~TextProgress();

@@ -14,9 +14,10 @@ namespace fs = std::filesystem;
 
 void check_size(const Tokenizer& tokenizer, const std::string& name, const Config& config) {
   if (tokenizer.vocab() <= config.model.vocab) return;
-  throw ConfigError("{}: {} has {} ids, model.vocab = {} holds fewer; use the tokenizer of the training data, or "
-                    "model.vocab={}",
-                    config.where("model.vocab"), name, tokenizer.vocab(), config.model.vocab, tokenizer.vocab());
+  throw ConfigError(
+      "{}: {} has {} ids, model.vocab = {} holds fewer; use the tokenizer of the training data, or "
+      "model.vocab={}",
+      config.where("model.vocab"), name, tokenizer.vocab(), config.model.vocab, tokenizer.vocab());
 }
 
 std::string content_of(const std::string& path) {
@@ -38,16 +39,19 @@ std::unique_ptr<Tokenizer> load_for_text(const std::string& path) {
 std::string tokenizer_of_run(const Config& config) {
   std::string path = config.data.tokenizer;
   if (!path.empty() && !fs::exists(path)) {
-    throw ConfigError("{}: data.tokenizer = {} does not exist", config.where("data.tokenizer"), path);
+    throw ConfigError("{}: data.tokenizer = {} does not exist", config.where("data.tokenizer"),
+                      path);
   }
   for (const DataSource& source : config.data.train) {
     const std::string beside = tokenizer_beside(dataset_prefix(source.path));
     if (beside.empty()) continue;
     if (path.empty()) path = beside;
     if (hash_of(content_of(path)) == hash_of(content_of(beside))) continue;
-    throw ConfigError("{}: {} was made with another tokenizer ({}) than {}; build it again, or remove that file if "
-                      "the two are the same in meaning",
-                      config.where("data.train"), source.path, beside, path);
+    throw ConfigError(
+        "{}: {} was made with another tokenizer ({}) than {}; build it again, or remove that file "
+        "if "
+        "the two are the same in meaning",
+        config.where("data.train"), source.path, beside, path);
   }
   if (!path.empty()) check_size(*load_tokenizer(path, config.data.end_of_document), path, config);
   return path;
@@ -62,8 +66,8 @@ void keep_tokenizer(const std::string& path, const std::string& folder) {
   copy.finish();
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint, const Config& config,
-                                                   const std::string& asked) {
+std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint,
+                                                   const Config& config, const std::string& asked) {
   const fs::path folder = fs::path(checkpoint).lexically_normal();
   const fs::path step = folder.has_filename() ? folder : folder.parent_path();
   std::vector<std::string> places = {(step / "tokenizer.json").string(),
@@ -78,9 +82,11 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint
   }
   auto bytes = std::make_unique<ByteTokenizer>();
   if (config.model.vocab >= bytes->vocab()) return bytes;
-  throw ConfigError("{}: has no tokenizer.json, and a vocabulary of {} cannot be the byte tokenizer's ({} ids); give "
-                    "--tokenizer FILE",
-                    checkpoint, config.model.vocab, bytes->vocab());
+  throw ConfigError(
+      "{}: has no tokenizer.json, and a vocabulary of {} cannot be the byte tokenizer's ({} ids); "
+      "give "
+      "--tokenizer FILE",
+      checkpoint, config.model.vocab, bytes->vocab());
 }
 
 }  // namespace weft

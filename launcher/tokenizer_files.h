@@ -8,8 +8,8 @@
 
 namespace weft {
 
-// Where tokenizers lie: beside datasets (PREFIX.tokenizer.json, written by `weft data build`), in run
-// folders and in checkpoints (tokenizer.json, copied there so that a model can be used later).
+// Where tokenizers lie: beside datasets (PREFIX.tokenizer.json, written by `weft data build`), in
+// run folders and in checkpoints (tokenizer.json, copied there so that a model can be used later).
 
 // PREFIX.tokenizer.json where it exists, else nothing.
 std::string tokenizer_beside(const std::string& dataset_prefix);
@@ -17,18 +17,18 @@ std::string tokenizer_beside(const std::string& dataset_prefix);
 // To show text with: what ends a document does not matter and need not be there.
 std::unique_ptr<Tokenizer> load_for_text(const std::string& path);
 
-// The tokenizer.json of a run: data.tokenizer, else the one beside the first training set; empty: none
-// (bytes). ConfigError when it has more ids than the model, or the training sets' own differ.
+// The tokenizer.json of a run: data.tokenizer, else the one beside the first training set; empty:
+// none (bytes). ConfigError when it has more ids than the model, or the training sets' own differ.
 std::string tokenizer_of_run(const Config& config);
 
-// The tokenizer of a checkpoint folder: `asked` (a file), else tokenizer.json in the checkpoint, in its
-// run's folder, data.tokenizer, or bytes where the vocabulary holds them. ConfigError when it has more
-// ids than the model.
-std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint, const Config& config,
-                                                   const std::string& asked);
+// The tokenizer of a checkpoint folder: `asked` (a file), else tokenizer.json in the checkpoint, in
+// its run's folder, data.tokenizer, or bytes where the vocabulary holds them. ConfigError when it
+// has more ids than the model.
+std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint,
+                                                   const Config& config, const std::string& asked);
 
-// Copies a tokenizer.json into a run's or checkpoint's folder, so that the model can be used without its
-// data. Nothing for an empty path or where the same is there.
+// Copies a tokenizer.json into a run's or checkpoint's folder, so that the model can be used
+// without its data. Nothing for an empty path or where the same is there.
 void keep_tokenizer(const std::string& path, const std::string& folder);
 
 }  // namespace weft

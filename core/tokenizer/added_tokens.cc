@@ -52,7 +52,8 @@ void StringSet::add(std::string_view text, int32_t value) {
   begins_[static_cast<unsigned char>(text[0])] = true;
   size_t node = 0;
   for (const char c : text) {
-    const auto made = nodes_[node].next.try_emplace(static_cast<unsigned char>(c), std::ssize(nodes_));
+    const auto made =
+        nodes_[node].next.try_emplace(static_cast<unsigned char>(c), std::ssize(nodes_));
     node = static_cast<size_t>(made.first->second);
     if (made.second) nodes_.emplace_back();
   }
@@ -90,12 +91,14 @@ void AddedTokens::read(const JsonPart& part, int64_t model_size, int32_t id_in_m
   if (token.content.size() > 4096) part["content"].refuse("longer than 4096 bytes");
   const AddedToken* before = find(token.content);
   int64_t id = id_in_model;
-  if (before != nullptr) id = before->id;
-  else if (id < 0) id = by_id_.empty() ? model_size : std::max<int64_t>(model_size, by_id_.rbegin()->first + 1);
+  if (before != nullptr)
+    id = before->id;
+  else if (id < 0)
+    id = by_id_.empty() ? model_size : std::max<int64_t>(model_size, by_id_.rbegin()->first + 1);
   // Where the file disagrees, programs would give different ids to the same text.
   if (part["id"].whole(0, INT32_MAX) != id) {
-    part["id"].refuse(fmt::format("\"{}\" has id {} here, but by its place in the vocabulary {}", token.content,
-                                  part["id"].whole(0, INT32_MAX), id));
+    part["id"].refuse(fmt::format("\"{}\" has id {} here, but by its place in the vocabulary {}",
+                                  token.content, part["id"].whole(0, INT32_MAX), id));
   }
   token.id = static_cast<int32_t>(id);
   by_content_[token.content] = token.id;
@@ -104,8 +107,10 @@ void AddedTokens::read(const JsonPart& part, int64_t model_size, int32_t id_in_m
 
 void AddedTokens::index(const TextNormalizer& normalizer) {
   for (const auto& [id, token] : by_id_) {
-    if (token.normalized) normalized_.add(normalizer.apply(token.content), id);
-    else given_.add(token.content, id);
+    if (token.normalized)
+      normalized_.add(normalizer.apply(token.content), id);
+    else
+      given_.add(token.content, id);
   }
 }
 
@@ -121,7 +126,8 @@ void AddedTokens::cut(Stage stage, std::string_view text, std::vector<Part>& out
   for (const StringSet::Found& found : all) {
     const AddedToken& token = by_id_.at(found.value);
     size_t begin = found.begin, end = found.end;
-    if (token.single_word && (word_ends(text.substr(0, begin)) || word_begins(text.substr(end)))) continue;
+    if (token.single_word && (word_ends(text.substr(0, begin)) || word_begins(text.substr(end))))
+      continue;
     if (token.lstrip) begin = std::max(white_space_begin(text.substr(0, begin)), done);
     if (token.rstrip) end += white_space_end(text.substr(end));
     if (done < begin) out.push_back({text.substr(done, begin - done), -1});

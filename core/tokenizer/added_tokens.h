@@ -14,10 +14,10 @@ namespace weft {
 struct AddedToken {
   std::string content;
   int32_t id = 0;
-  bool special = false;      // no text: left out when decoding
-  bool single_word = false;  // only where no word character touches it
+  bool special = false;                 // no text: left out when decoding
+  bool single_word = false;             // only where no word character touches it
   bool lstrip = false, rstrip = false;  // takes the white space before, behind it
-  bool normalized = false;   // looked for in the normalized text, else in the given one
+  bool normalized = false;              // looked for in the normalized text, else in the given one
 };
 
 // Finds strings in a text, at each place the longest one, from left to right without overlap.
@@ -44,7 +44,8 @@ class StringSet {
 // The "added_tokens" of a tokenizer.json: strings that are one token wherever they stand.
 class AddedTokens {
  public:
-  // `id_in_model(content)` is -1 for what the model does not know; `model_size` its number of tokens.
+  // `id_in_model(content)` is -1 for what the model does not know; `model_size` its number of
+  // tokens.
   template <class Lookup>
   AddedTokens(const JsonPart& json, int64_t model_size, const TextNormalizer& normalizer,
               Lookup&& id_in_model) {

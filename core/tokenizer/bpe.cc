@@ -15,8 +15,10 @@ constexpr std::string_view kMark = "\u2581";  // Metaspace's space
 
 // Whether something else stands before a U+2581.
 bool has_inner_mark(std::string_view token) {
-  for (size_t at = token.find(kMark); at != std::string_view::npos; at = token.find(kMark, at + 1)) {
-    if (at > 0 && (at < kMark.size() || token.substr(at - kMark.size(), kMark.size()) != kMark)) return true;
+  for (size_t at = token.find(kMark); at != std::string_view::npos;
+       at = token.find(kMark, at + 1)) {
+    if (at > 0 && (at < kMark.size() || token.substr(at - kMark.size(), kMark.size()) != kMark))
+      return true;
   }
   return false;
 }
@@ -50,7 +52,8 @@ void MergeTable::put(int32_t left, int32_t right, Merge merge) {
 
 Bpe::Bpe(const JsonPart& json, bool bytes) : bytes_(bytes) {
   const std::string type = json["type"].text_or("BPE");
-  if (type != "BPE") json.refuse(fmt::format("the model {} is not supported; supported is BPE", type));
+  if (type != "BPE")
+    json.refuse(fmt::format("the model {} is not supported; supported is BPE", type));
   read_vocabulary(json["vocab"]);
   read_options(json);
   read_merges(json["merges"]);
@@ -76,19 +79,23 @@ void Bpe::read_vocabulary(const JsonPart& json) {
 
 void Bpe::read_options(const JsonPart& json) {
   const auto& dropout = json["dropout"].value();
-  if (!dropout.is_null() && dropout != 0) json["dropout"].refuse("dropout while encoding is not supported; null is");
+  if (!dropout.is_null() && dropout != 0)
+    json["dropout"].refuse("dropout while encoding is not supported; null is");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    if (!json[key].text_or("").empty()) json[key].refuse("marks inside words are not supported; null is");
+    if (!json[key].text_or("").empty())
+      json[key].refuse("marks inside words are not supported; null is");
   }
   byte_fallback_ = json["byte_fallback"].flag(false);
   fuse_unknown_ = json["fuse_unk"].flag(false);
   ignore_merges_ = json["ignore_merges"].flag(false);
   if (const JsonPart unknown = json["unk_token"]; !unknown.null()) {
     unknown_ = id_of(unknown.text());
-    if (unknown_ < 0) unknown.refuse(fmt::format("\"{}\" is not in the vocabulary", unknown.text()));
+    if (unknown_ < 0)
+      unknown.refuse(fmt::format("\"{}\" is not in the vocabulary", unknown.text()));
   }
   for (int byte = 0; byte < 256; ++byte) {
-    const std::string name = bytes_ ? spelled(std::string(1, static_cast<char>(byte))) : fmt::format("<0x{:02X}>", byte);
+    const std::string name =
+        bytes_ ? spelled(std::string(1, static_cast<char>(byte))) : fmt::format("<0x{:02X}>", byte);
     byte_ids_[static_cast<size_t>(byte)] = id_of(name);
   }
   if (!bytes_ || !ignore_merges_) return;
@@ -100,7 +107,8 @@ void Bpe::read_options(const JsonPart& json) {
 std::pair<std::string, std::string> Bpe::merge_at(const JsonPart& json, size_t index) const {
   const auto& merge = json.value()[index];
   const auto refuse = [&] {
-    json.refuse(fmt::format("entry {} is not a merge: \"left right\" or [\"left\", \"right\"] is expected", index));
+    json.refuse(fmt::format(
+        "entry {} is not a merge: \"left right\" or [\"left\", \"right\"] is expected", index));
   };
   if (merge.is_array()) {
     if (merge.size() != 2 || !merge[0].is_string() || !merge[1].is_string()) refuse();
@@ -121,8 +129,9 @@ void Bpe::read_merges(const JsonPart& json) {
     const std::string both = left + right;
     for (const std::string& token : {left, right, both}) {
       if (id_of(token) < 0) {
-        json.refuse(fmt::format("entry {} merges \"{}\" and \"{}\", but \"{}\" is not in the vocabulary", i, left,
-                                right, token));
+        json.refuse(
+            fmt::format("entry {} merges \"{}\" and \"{}\", but \"{}\" is not in the vocabulary", i,
+                        left, right, token));
       }
     }
     merges_.put(id_of(left), id_of(right), {static_cast<uint32_t>(i), id_of(both)});
@@ -193,8 +202,10 @@ void Bpe::first_symbols(std::string_view word, std::vector<BpeScratch::Symbol>& 
   };
   for (size_t at = 0; at < word.size();) {
     const size_t begin = at;
-    if (bytes_) ++at;
-    else next_code_point(word, at);
+    if (bytes_)
+      ++at;
+    else
+      next_code_point(word, at);
     const std::string_view character = word.substr(begin, at - begin);
     const auto byte_id = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
     const int32_t id = bytes_ ? byte_id(word[begin]) : id_of(character);
@@ -202,7 +213,8 @@ void Bpe::first_symbols(std::string_view word, std::vector<BpeScratch::Symbol>& 
       flush();
       add(id);
     } else if (byte_fallback_ && !bytes_ &&
-               std::all_of(character.begin(), character.end(), [&](char c) { return byte_id(c) >= 0; })) {
+               std::all_of(character.begin(), character.end(),
+                           [&](char c) { return byte_id(c) >= 0; })) {
       for (const char c : character) add(byte_id(c));
     } else if (unknown_ >= 0) {
       if (!fuse_unknown_) flush();
@@ -248,7 +260,9 @@ void Bpe::merge_long(BpeScratch& scratch) const {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;
   heap.clear();
-  const auto symbol = [&](int32_t at) -> BpeScratch::Symbol& { return symbols[static_cast<size_t>(at)]; };
+  const auto symbol = [&](int32_t at) -> BpeScratch::Symbol& {
+    return symbols[static_cast<size_t>(at)];
+  };
   for (size_t i = 0; i + 1 < symbols.size(); ++i) put_heap(scratch, static_cast<int32_t>(i));
   while (!heap.empty()) {
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());

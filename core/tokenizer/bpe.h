@@ -75,8 +75,8 @@ class Bpe {
 
   int64_t tokens() const { return tokens_; }  // in the vocabulary
   int32_t largest_id() const { return static_cast<int32_t>(names_.size()) - 1; }
-  int32_t id_of(std::string_view token) const;                  // -1: none
-  const std::string* name_of(int32_t id) const;                 // as in the file; null: none
+  int32_t id_of(std::string_view token) const;   // -1: none
+  const std::string* name_of(int32_t id) const;  // as in the file; null: none
 
   // No merge joins something else with a following U+2581, so that a text may be cut there.
   bool cuts_at_spaces() const { return cuts_at_spaces_; }
@@ -107,7 +107,8 @@ class Bpe {
   std::array<int32_t, 256> byte_ids_{};  // of the bytes, or of <0x00> to <0xFF>; -1: none
   int32_t unknown_ = -1;
   int64_t tokens_ = 0;
-  bool byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false, cuts_at_spaces_ = true;
+  bool byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false,
+       cuts_at_spaces_ = true;
 };
 
 }  // namespace weft

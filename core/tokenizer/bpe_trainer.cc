@@ -57,7 +57,8 @@ class Trainer {
     std::sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->first < b->first; });
     for (const auto* word : sorted) {
       Word made{{}, word->second};
-      for (const char c : word->first) made.ids.push_back(id_of_byte[static_cast<unsigned char>(c)]);
+      for (const char c : word->first)
+        made.ids.push_back(id_of_byte[static_cast<unsigned char>(c)]);
       words_.push_back(std::move(made));
     }
   }
@@ -95,7 +96,8 @@ class Trainer {
     const int64_t tasks = std::min<int64_t>(4 * threads_.size(), std::ssize(words_));
     std::vector<PairMap> parts(static_cast<size_t>(tasks));
     threads_.run(tasks, [&](int64_t t) {
-      const int64_t begin = std::ssize(words_) * t / tasks, end = std::ssize(words_) * (t + 1) / tasks;
+      const int64_t begin = std::ssize(words_) * t / tasks,
+                    end = std::ssize(words_) * (t + 1) / tasks;
       for (int64_t w = begin; w < end; ++w) count_word(w, parts[static_cast<size_t>(t)]);
     });
     for (PairMap& part : parts) {
@@ -113,13 +115,16 @@ class Trainer {
     for (size_t i = 0; i + 1 < word.ids.size(); ++i) {
       Occurrences& found = pairs[pair_of(word.ids[i], word.ids[i + 1])];
       found.count += word.count;
-      if (found.words.empty() || found.words.back() != w) found.words.push_back(static_cast<int32_t>(w));
+      if (found.words.empty() || found.words.back() != w)
+        found.words.push_back(static_cast<int32_t>(w));
     }
   }
 
   void merge(Pair pair) {
-    const auto left = static_cast<int32_t>(pair >> 32), right = static_cast<int32_t>(pair & UINT32_MAX);
-    const std::string token = out_.tokens[static_cast<size_t>(left)] + out_.tokens[static_cast<size_t>(right)];
+    const auto left = static_cast<int32_t>(pair >> 32),
+               right = static_cast<int32_t>(pair & UINT32_MAX);
+    const std::string token =
+        out_.tokens[static_cast<size_t>(left)] + out_.tokens[static_cast<size_t>(right)];
     // Two ways can lead to the same token; it keeps its first id.
     const auto [known, fresh] = ids_.try_emplace(token, static_cast<int32_t>(out_.tokens.size()));
     if (fresh) out_.tokens.push_back(token);
@@ -180,8 +185,9 @@ class Trainer {
 }  // namespace
 
 BpeVocabulary train_bpe(const WordCounts& words, const BpeTraining& training, ThreadPool& threads) {
-  WEFT_CHECK(training.vocab >= training.first_id + 256, "a vocabulary of {} does not hold 256 bytes behind {}",
-             training.vocab, training.first_id);
+  WEFT_CHECK(training.vocab >= training.first_id + 256,
+             "a vocabulary of {} does not hold 256 bytes behind {}", training.vocab,
+             training.first_id);
   WEFT_CHECK(words.size() < INT32_MAX, "{} different words", words.size());
   return Trainer(words, training, threads).run();
 }
@@ -195,10 +201,11 @@ nlohmann::ordered_json pre_tokenizer_of(WordPattern pattern) {
                       {"trim_offsets", true},
                       {"use_regex", pattern == WordPattern::kGpt2}};
   if (pattern == WordPattern::kGpt2) return bytes;
-  const Json split = {{"type", "Split"},
-                      {"pattern", {{"Regex", pattern == WordPattern::kLlama3 ? kLlama3Pattern : kQwen2Pattern}}},
-                      {"behavior", "Isolated"},
-                      {"invert", false}};
+  const Json split = {
+      {"type", "Split"},
+      {"pattern", {{"Regex", pattern == WordPattern::kLlama3 ? kLlama3Pattern : kQwen2Pattern}}},
+      {"behavior", "Isolated"},
+      {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", Json::array({split, bytes})}};
 }
 
@@ -211,16 +218,25 @@ std::string byte_level_json(const BpeVocabulary& vocabulary, WordPattern pattern
   Json vocab = Json::object();
   for (const std::string& token : special) {
     vocab[token] = added.size();
-    added.push_back({{"id", added.size()}, {"content", token}, {"single_word", false}, {"lstrip", false},
-                     {"rstrip", false}, {"normalized", false}, {"special", true}});
+    added.push_back({{"id", added.size()},
+                     {"content", token},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
   }
-  for (size_t id = special.size(); id < vocabulary.tokens.size(); ++id) vocab[spelled(vocabulary.tokens[id])] = id;
+  for (size_t id = special.size(); id < vocabulary.tokens.size(); ++id)
+    vocab[spelled(vocabulary.tokens[id])] = id;
   Json merges = Json::array();
   for (const auto& [left, right] : vocabulary.merges) {
     merges.push_back(spelled(vocabulary.tokens[static_cast<size_t>(left)]) + " " +
                      spelled(vocabulary.tokens[static_cast<size_t>(right)]));
   }
-  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+  const Json bytes = {{"type", "ByteLevel"},
+                      {"add_prefix_space", true},
+                      {"trim_offsets", true},
+                      {"use_regex", true}};
   const Json model = {{"type", "BPE"},
                       {"dropout", nullptr},
                       {"unk_token", nullptr},

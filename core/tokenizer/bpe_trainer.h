@@ -14,7 +14,7 @@ namespace weft {
 using WordCounts = std::unordered_map<std::string, int64_t>;
 
 struct BpeVocabulary {
-  std::vector<std::string> tokens;             // by id, as plain bytes
+  std::vector<std::string> tokens;                  // by id, as plain bytes
   std::vector<std::pair<int32_t, int32_t>> merges;  // in order of rank
 };
 
@@ -27,8 +27,8 @@ struct BpeTraining {
 
 // Byte-pair encoding over bytes: the most frequent pair of neighbours becomes a token, again and
 // again; among equals the pair with the lower ids. The bytes come first, in the order of the
-// characters that spell them. The result depends on the counts alone, not on the threads. tokens[id]
-// is empty for ids before first_id.
+// characters that spell them. The result depends on the counts alone, not on the threads.
+// tokens[id] is empty for ids before first_id.
 BpeVocabulary train_bpe(const WordCounts& words, const BpeTraining& training, ThreadPool& threads);
 
 // How words are cut out of text before merging.

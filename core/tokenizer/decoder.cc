@@ -34,9 +34,7 @@ class ByteLevel final : public TokenDecoder::Step {
     for (std::string& token : tokens) bytes += alone(std::move(token));
     return {valid_utf8(bytes)};
   }
-  std::string alone(std::string token) const override {
-    return unspelled(token).value_or(token);
-  }
+  std::string alone(std::string token) const override { return unspelled(token).value_or(token); }
 };
 
 class ByteFallback final : public TokenDecoder::Step {
@@ -46,8 +44,10 @@ class ByteFallback final : public TokenDecoder::Step {
     std::string run;
     const auto flush = [&] {
       if (run.empty()) return;
-      if (is_utf8(run)) out.push_back(run);
-      else out.insert(out.end(), run.size(), std::string(kReplacementCharacter));
+      if (is_utf8(run))
+        out.push_back(run);
+      else
+        out.insert(out.end(), run.size(), std::string(kReplacementCharacter));
       run.clear();
     };
     for (std::string& token : tokens) {
@@ -117,7 +117,8 @@ class Strip final : public TokenDecoder::Step {
   }
   Tokens apply(Tokens tokens) const override {
     for (std::string& token : tokens) {
-      for (int64_t i = 0; i < start_ && token.starts_with(content_); ++i) token.erase(0, content_.size());
+      for (int64_t i = 0; i < start_ && token.starts_with(content_); ++i)
+        token.erase(0, content_.size());
       for (int64_t i = 0; i < stop_ && token.ends_with(content_); ++i) {
         token.resize(token.size() - content_.size());
       }
@@ -139,19 +140,26 @@ TokenDecoder::TokenDecoder(const JsonPart& json) {
 
 void TokenDecoder::add(const JsonPart& json, int depth) {
   const std::string type = json.type();
-  if (type == "ByteLevel") steps_.push_back(std::make_unique<ByteLevel>());
-  else if (type == "ByteFallback") steps_.push_back(std::make_unique<ByteFallback>());
-  else if (type == "Fuse") steps_.push_back(std::make_unique<Fuse>());
-  else if (type == "Metaspace") steps_.push_back(std::make_unique<MetaspaceStep>(json));
-  else if (type == "Replace") steps_.push_back(std::make_unique<Replace>(json));
-  else if (type == "Strip") steps_.push_back(std::make_unique<Strip>(json));
+  if (type == "ByteLevel")
+    steps_.push_back(std::make_unique<ByteLevel>());
+  else if (type == "ByteFallback")
+    steps_.push_back(std::make_unique<ByteFallback>());
+  else if (type == "Fuse")
+    steps_.push_back(std::make_unique<Fuse>());
+  else if (type == "Metaspace")
+    steps_.push_back(std::make_unique<MetaspaceStep>(json));
+  else if (type == "Replace")
+    steps_.push_back(std::make_unique<Replace>(json));
+  else if (type == "Strip")
+    steps_.push_back(std::make_unique<Strip>(json));
   else if (type == "Sequence") {
     if (depth == kDeepest) json.refuse("Sequences nested too deeply");
     for (const JsonPart& part : json["decoders"].list()) add(part, depth + 1);
   } else {
-    json.refuse(fmt::format("the decoder {} is not supported; supported are ByteLevel, Metaspace, ByteFallback, "
-                            "Fuse, Strip, Replace and Sequence",
-                            type));
+    json.refuse(fmt::format(
+        "the decoder {} is not supported; supported are ByteLevel, Metaspace, ByteFallback, "
+        "Fuse, Strip, Replace and Sequence",
+        type));
   }
 }
 

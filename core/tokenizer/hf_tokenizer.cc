@@ -18,7 +18,7 @@ constexpr int64_t kLargestFile = int64_t{256} << 20;
 constexpr std::string_view kMark = "\u2581";
 
 // Tokens that end a document in published vocabularies, the most telling first.
-constexpr const char* kEnds[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",    "<eos>",
+constexpr const char* kEnds[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",      "<eos>",
                                  "[EOS]",         "<|eos|>",         "<|im_end|>"};
 
 struct Scratch {
@@ -43,14 +43,16 @@ class HfTokenizer final : public Tokenizer {
         post_(json["post_processor"], [&](int64_t id) { return known(id); }),
         end_(end_in(json, end_of_document, need)) {
     for (const char* key : {"truncation", "padding"}) {
-      if (!json[key].null()) json[key].refuse("would cut or fill texts; Weft keeps them whole: set it to null");
+      if (!json[key].null())
+        json[key].refuse("would cut or fill texts; Weft keeps them whole: set it to null");
     }
     largest_ = model_.largest_id();
     if (!added_.by_id().empty()) largest_ = std::max(largest_, added_.by_id().rbegin()->first);
     text_bytes_.resize(static_cast<size_t>(largest_) + 1);
     for (int32_t id = 0; id <= largest_; ++id) {
       const std::string* name = name_of(id);
-      if (name != nullptr && !special(id)) text_bytes_[static_cast<size_t>(id)] = decoder_.bytes_of(*name);
+      if (name != nullptr && !special(id))
+        text_bytes_[static_cast<size_t>(id)] = decoder_.bytes_of(*name);
     }
   }
 
@@ -62,8 +64,10 @@ class HfTokenizer final : public Tokenizer {
     scratch->given.clear();
     added_.cut(AddedTokens::Stage::kGiven, text, scratch->given);
     for (const AddedTokens::Part& part : scratch->given) {
-      if (part.id >= 0) ids.push_back(part.id);
-      else encode_part(part.text, part.text.data() == text.data(), *scratch, ids);
+      if (part.id >= 0)
+        ids.push_back(part.id);
+      else
+        encode_part(part.text, part.text.data() == text.data(), *scratch, ids);
     }
     return ids;
   }
@@ -115,24 +119,30 @@ class HfTokenizer final : public Tokenizer {
     std::unique_ptr<Scratch> mine_;
   };
 
-  void encode_part(std::string_view text, bool first, Scratch& scratch, std::vector<int32_t>& ids) const {
+  void encode_part(std::string_view text, bool first, Scratch& scratch,
+                   std::vector<int32_t>& ids) const {
     std::string changed;
     if (!normalizer_.empty()) {
       changed = normalizer_.apply(text);
       text = changed;
     }
-    if (added_.none(AddedTokens::Stage::kNormalized)) return encode_words(text, first, scratch, ids);
+    if (added_.none(AddedTokens::Stage::kNormalized))
+      return encode_words(text, first, scratch, ids);
     scratch.normalized.clear();
     added_.cut(AddedTokens::Stage::kNormalized, text, scratch.normalized);
     for (const AddedTokens::Part& part : scratch.normalized) {
-      if (part.id >= 0) ids.push_back(part.id);
-      else encode_words(part.text, first && part.text.data() == text.data(), scratch, ids);
+      if (part.id >= 0)
+        ids.push_back(part.id);
+      else
+        encode_words(part.text, first && part.text.data() == text.data(), scratch, ids);
     }
   }
 
-  void encode_words(std::string_view text, bool first, Scratch& scratch, std::vector<int32_t>& ids) const {
+  void encode_words(std::string_view text, bool first, Scratch& scratch,
+                    std::vector<int32_t>& ids) const {
     if (text.empty()) return;
-    if (pre_tokenizer_.empty() && model_.cuts_at_spaces()) return encode_at_spaces(text, scratch, ids);
+    if (pre_tokenizer_.empty() && model_.cuts_at_spaces())
+      return encode_at_spaces(text, scratch, ids);
     scratch.pieces.clear();
     scratch.pieces.list.push_back({text, first});
     pre_tokenizer_.apply(scratch.pieces);
@@ -155,7 +165,9 @@ class HfTokenizer final : public Tokenizer {
     const auto added = added_.by_id().find(id);
     return added != added_.by_id().end() ? &added->second.content : model_.name_of(id);
   }
-  bool known(int64_t id) const { return id <= INT32_MAX && name_of(static_cast<int32_t>(id)) != nullptr; }
+  bool known(int64_t id) const {
+    return id <= INT32_MAX && name_of(static_cast<int32_t>(id)) != nullptr;
+  }
   bool special(int32_t id) const {
     const auto added = added_.by_id().find(id);
     return added != added_.by_id().end() && added->second.special;
@@ -175,9 +187,10 @@ class HfTokenizer final : public Tokenizer {
       if (const int32_t id = id_of(end); id >= 0) return id;
     }
     if (need == EndOfDocument::kOptional) return -1;
-    json.refuse(fmt::format("has no token that usually ends a document ({}); name the one that does: --eod TOKEN, "
-                            "data.end_of_document = \"TOKEN\"",
-                            fmt::join(kEnds, ", ")));
+    json.refuse(fmt::format(
+        "has no token that usually ends a document ({}); name the one that does: --eod TOKEN, "
+        "data.end_of_document = \"TOKEN\"",
+        fmt::join(kEnds, ", ")));
   }
 
   std::string content_;
@@ -205,18 +218,21 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string content, const std::strin
     throw ConfigError("{}: not JSON: {}", name, error.what());
   }
   const JsonPart part(json, name);
-  if (!json.is_object() || !json.contains("model")) part.refuse("not a tokenizer.json: it has no \"model\"");
+  if (!json.is_object() || !json.contains("model"))
+    part.refuse("not a tokenizer.json: it has no \"model\"");
   return std::make_unique<HfTokenizer>(part, std::move(content), end_of_document, need);
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const std::string& end_of_document,
-                                          EndOfDocument need) {
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path,
+                                          const std::string& end_of_document, EndOfDocument need) {
   const MappedFile file(path);
   if (file.size() > kLargestFile) {
-    throw ConfigError("{}: {} bytes; a tokenizer.json has at most {}", path, file.size(), kLargestFile);
+    throw ConfigError("{}: {} bytes; a tokenizer.json has at most {}", path, file.size(),
+                      kLargestFile);
   }
-  return parse_tokenizer(std::string(reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())),
-                         path, end_of_document, need);
+  return parse_tokenizer(
+      std::string(reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())),
+      path, end_of_document, need);
 }
 
 }  // namespace weft

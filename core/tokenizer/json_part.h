@@ -19,7 +19,7 @@ class JsonPart {
 
   JsonPart operator[](const std::string& key) const;  // null where it is absent
   std::vector<JsonPart> list() const;
-  std::string text() const;                           // valid UTF-8 (the parser sees to it)
+  std::string text() const;  // valid UTF-8 (the parser sees to it)
   int64_t whole(int64_t low, int64_t high) const;
   bool flag(bool when_absent) const;
   std::string text_or(const std::string& when_absent) const;

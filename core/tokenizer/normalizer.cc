@@ -64,9 +64,10 @@ void TextNormalizer::add(const JsonPart& json, int depth) {
     if (depth == kDeepest) json.refuse("Sequences nested too deeply");
     for (const JsonPart& part : json["normalizers"].list()) add(part, depth + 1);
   } else {
-    json.refuse(fmt::format("the normalizer {} is not supported; supported are NFC, NFD, NFKC, NFKD, "
-                            "Prepend, Replace and Sequence",
-                            type));
+    json.refuse(
+        fmt::format("the normalizer {} is not supported; supported are NFC, NFD, NFKC, NFKD, "
+                    "Prepend, Replace and Sequence",
+                    type));
   }
 }
 

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// The "post_processor" of a tokenizer.json: special tokens around a text. Supported: ByteLevel (which
-// moves offsets only), TemplateProcessing and Sequence.
+// The "post_processor" of a tokenizer.json: special tokens around a text. Supported: ByteLevel
+// (which moves offsets only), TemplateProcessing and Sequence.
 class PostProcessor {
  public:
   // `exists(id)`: a token of the vocabulary has it.

@@ -50,8 +50,10 @@ std::vector<Stretch> with_previous(const std::vector<Stretch>& in) {
   std::vector<Stretch> out;
   bool match_before = false;
   for (const Stretch& s : in) {
-    if (s.match && !match_before && !out.empty()) out.back().end = s.end;
-    else out.push_back(s);
+    if (s.match && !match_before && !out.empty())
+      out.back().end = s.end;
+    else
+      out.push_back(s);
     match_before = s.match;
   }
   return out;
@@ -61,8 +63,10 @@ std::vector<Stretch> with_next(const std::vector<Stretch>& in) {
   std::vector<Stretch> out;
   bool match_behind = false;
   for (auto s = in.rbegin(); s != in.rend(); ++s) {
-    if (s->match && !match_behind && !out.empty()) out.back().begin = s->begin;
-    else out.push_back(*s);
+    if (s->match && !match_behind && !out.empty())
+      out.back().begin = s->begin;
+    else
+      out.push_back(*s);
     match_behind = s->match;
   }
   return {out.rbegin(), out.rend()};
@@ -72,8 +76,10 @@ std::vector<Stretch> contiguous(const std::vector<Stretch>& in) {
   std::vector<Stretch> out;
   bool match_before = false;
   for (const Stretch& s : in) {
-    if (s.match == match_before && !out.empty()) out.back().end = s.end;
-    else out.push_back(s);
+    if (s.match == match_before && !out.empty())
+      out.back().end = s.end;
+    else
+      out.push_back(s);
     match_before = s.match;
   }
   return out;
@@ -81,16 +87,23 @@ std::vector<Stretch> contiguous(const std::vector<Stretch>& in) {
 
 std::vector<Stretch> behave(Behavior behavior, std::vector<Stretch> in) {
   switch (behavior) {
-    case Behavior::kWithPrevious: return with_previous(in);
-    case Behavior::kWithNext: return with_next(in);
-    case Behavior::kContiguous: return contiguous(in);
-    case Behavior::kRemoved: std::erase_if(in, [](const Stretch& s) { return s.match; }); return in;
-    default: return in;
+    case Behavior::kWithPrevious:
+      return with_previous(in);
+    case Behavior::kWithNext:
+      return with_next(in);
+    case Behavior::kContiguous:
+      return contiguous(in);
+    case Behavior::kRemoved:
+      std::erase_if(in, [](const Stretch& s) { return s.match; });
+      return in;
+    default:
+      return in;
   }
 }
 
 void plain_matches(std::string_view text, std::string_view what, std::vector<Regex::Match>& out) {
-  for (size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, at + what.size())) {
+  for (size_t at = text.find(what); at != std::string_view::npos;
+       at = text.find(what, at + what.size())) {
     out.push_back({at, at + what.size()});
   }
 }
@@ -106,8 +119,10 @@ class Split final : public PreTokenizer::Step {
     std::vector<Regex::Match> matches;
     pieces.each([&](const Piece& piece, const auto& emit) {
       matches.clear();
-      if (regex_) regex_->find_all(piece.text, matches);
-      else plain_matches(piece.text, plain_, matches);
+      if (regex_)
+        regex_->find_all(piece.text, matches);
+      else
+        plain_matches(piece.text, plain_, matches);
       if (behavior_ == Behavior::kIsolated) return isolate(piece.text, matches, emit);
       for (const Stretch& s : behave(behavior_, stretches(matches, piece.text.size(), invert_))) {
         emit(piece.text.substr(s.begin, s.end - s.begin));
@@ -118,7 +133,8 @@ class Split final : public PreTokenizer::Step {
  private:
   // What almost every tokenizer asks for, without the list of stretches.
   template <class Emit>
-  static void isolate(std::string_view text, const std::vector<Regex::Match>& matches, const Emit& emit) {
+  static void isolate(std::string_view text, const std::vector<Regex::Match>& matches,
+                      const Emit& emit) {
     size_t at = 0;
     for (const Regex::Match& m : matches) {
       emit(text.substr(at, m.begin - at));
@@ -136,7 +152,8 @@ class Split final : public PreTokenizer::Step {
 
 class Digits final : public PreTokenizer::Step {
  public:
-  explicit Digits(bool individual) : behavior_(individual ? Behavior::kIsolated : Behavior::kContiguous) {}
+  explicit Digits(bool individual)
+      : behavior_(individual ? Behavior::kIsolated : Behavior::kContiguous) {}
   void apply(Pieces& pieces) const override {
     pieces.each([&](const Piece& piece, const auto& emit) {
       std::vector<Regex::Match> matches;
@@ -189,14 +206,16 @@ class MetaspaceStep final : public PreTokenizer::Step {
 };
 
 Behavior behavior_of(const JsonPart& json) {
-  static const std::map<std::string, Behavior> all = {{"Removed", Behavior::kRemoved},
-                                                      {"Isolated", Behavior::kIsolated},
-                                                      {"MergedWithPrevious", Behavior::kWithPrevious},
-                                                      {"MergedWithNext", Behavior::kWithNext},
-                                                      {"Contiguous", Behavior::kContiguous}};
+  static const std::map<std::string, Behavior> all = {
+      {"Removed", Behavior::kRemoved},
+      {"Isolated", Behavior::kIsolated},
+      {"MergedWithPrevious", Behavior::kWithPrevious},
+      {"MergedWithNext", Behavior::kWithNext},
+      {"Contiguous", Behavior::kContiguous}};
   const auto found = all.find(json.text());
   if (found == all.end()) {
-    json.refuse("one of Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous is expected");
+    json.refuse(
+        "one of Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous is expected");
   }
   return found->second;
 }
@@ -215,12 +234,18 @@ std::unique_ptr<PreTokenizer::Step> split_of(const JsonPart& json) {
 Metaspace::Metaspace(const JsonPart& json) : replacement(json["replacement"].text()) {
   size_t end = 0;
   if (!replacement.empty()) next_code_point(replacement, end);
-  if (end == 0 || end != replacement.size()) json["replacement"].refuse("one character is expected");
-  const std::string text = json["prepend_scheme"].text_or(json["add_prefix_space"].flag(true) ? "always" : "never");
-  if (text == "always") scheme = Scheme::kAlways;
-  else if (text == "first") scheme = Scheme::kFirst;
-  else if (text == "never") scheme = Scheme::kNever;
-  else json["prepend_scheme"].refuse("one of always, first and never is expected");
+  if (end == 0 || end != replacement.size())
+    json["replacement"].refuse("one character is expected");
+  const std::string text =
+      json["prepend_scheme"].text_or(json["add_prefix_space"].flag(true) ? "always" : "never");
+  if (text == "always")
+    scheme = Scheme::kAlways;
+  else if (text == "first")
+    scheme = Scheme::kFirst;
+  else if (text == "never")
+    scheme = Scheme::kNever;
+  else
+    json["prepend_scheme"].refuse("one of always, first and never is expected");
 }
 
 PreTokenizer::PreTokenizer(const JsonPart& json) {
@@ -233,7 +258,8 @@ void PreTokenizer::add(const JsonPart& json, int depth) {
   if (type == "ByteLevel") {
     if (json["add_prefix_space"].flag(true)) steps_.push_back(std::make_unique<PrefixSpace>());
     if (json["use_regex"].flag(true)) {
-      steps_.push_back(std::make_unique<Split>(Regex(kGpt2Pattern, "ByteLevel"), Behavior::kIsolated, false));
+      steps_.push_back(
+          std::make_unique<Split>(Regex(kGpt2Pattern, "ByteLevel"), Behavior::kIsolated, false));
     }
     bytes_ = true;
   } else if (type == "Split") {
@@ -246,9 +272,10 @@ void PreTokenizer::add(const JsonPart& json, int depth) {
     if (depth == kDeepest) json.refuse("Sequences nested too deeply");
     for (const JsonPart& part : json["pretokenizers"].list()) add(part, depth + 1);
   } else {
-    json.refuse(fmt::format("the pre-tokenizer {} is not supported; supported are ByteLevel, Split, Digits, "
-                            "Metaspace and Sequence",
-                            type));
+    json.refuse(fmt::format(
+        "the pre-tokenizer {} is not supported; supported are ByteLevel, Split, Digits, "
+        "Metaspace and Sequence",
+        type));
   }
 }
 

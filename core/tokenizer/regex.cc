@@ -18,15 +18,17 @@ constexpr std::string_view kDigit = R"(\p{Nd})";
 // Translates in one pass; knows whether it stands inside a class.
 class Translation {
  public:
-  Translation(const std::string& pattern, const std::string& where)
-      : in_(pattern), where_(where) {}
+  Translation(const std::string& pattern, const std::string& where) : in_(pattern), where_(where) {}
 
   std::string run() {
     while (at_ < in_.size()) {
       const char c = in_[at_++];
-      if (c == '\\') escape();
-      else if (in_class_) inside(c);
-      else outside(c);
+      if (c == '\\')
+        escape();
+      else if (in_class_)
+        inside(c);
+      else
+        outside(c);
     }
     return out_;
   }
@@ -35,7 +37,8 @@ class Translation {
   [[noreturn]] void refuse(const std::string& what) const {
     throw ConfigError(
         "{}: in the pattern {}: {}; supported: literals, classes, groups, (?i:), lookahead, "
-        "repetitions, \\p{{..}}, \\s \\S \\d \\D \\w \\W, \\r \\n \\t \\f \\v, \\xHH, \\uHHHH, \\A \\z",
+        "repetitions, \\p{{..}}, \\s \\S \\d \\D \\w \\W, \\r \\n \\t \\f \\v, \\xHH, \\uHHHH, \\A "
+        "\\z",
         where_, in_, what);
   }
 
@@ -43,15 +46,25 @@ class Translation {
     if (at_ == in_.size()) refuse("it ends with a backslash");
     const char c = in_[at_++];
     switch (c) {
-      case 's': return set(kSpace, false);
-      case 'w': return set(kWord, false);
-      case 'd': return set(kDigit, false);
-      case 'S': return set(kSpace, true);
-      case 'W': return set(kWord, true);
-      case 'D': return set(kDigit, true);
-      case 'v': out_ += "\\x{b}"; return;
-      case 'u': return unicode();
-      default: break;
+      case 's':
+        return set(kSpace, false);
+      case 'w':
+        return set(kWord, false);
+      case 'd':
+        return set(kDigit, false);
+      case 'S':
+        return set(kSpace, true);
+      case 'W':
+        return set(kWord, true);
+      case 'D':
+        return set(kDigit, true);
+      case 'v':
+        out_ += "\\x{b}";
+        return;
+      case 'u':
+        return unicode();
+      default:
+        break;
     }
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     const bool anchor = !in_class_ && (c == 'A' || c == 'z');
@@ -71,7 +84,8 @@ class Translation {
 
   void unicode() {
     const std::string digits = in_.substr(at_, 4);
-    if (digits.size() != 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
+    if (digits.size() != 4 ||
+        digits.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) {
       refuse("\\u needs four hex digits");
     }
     at_ += 4;
@@ -110,8 +124,8 @@ class Translation {
   // Whether the } before the last character closes {2,3} and not \p{L}.
   bool repeated() const {
     const size_t open = out_.rfind('{');
-    return open != std::string::npos && open >= 1 && out_[open - 1] != 'p' && out_[open - 1] != 'P' &&
-           out_[open - 1] != 'x';
+    return open != std::string::npos && open >= 1 && out_[open - 1] != 'p' &&
+           out_[open - 1] != 'P' && out_[open - 1] != 'x';
   }
 
   void group() {
@@ -207,11 +221,10 @@ void Regex::find_all(std::string_view text, std::vector<Match>& out) const {
   size_t from = 0;
   size_t last_end = SIZE_MAX;
   while (from <= text.size()) {
-    const int found =
-        code_->compiled
-            ? pcre2_jit_match(code_->code, subject, text.size(), from, 0, work.match, work.context)
-            : pcre2_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, work.match,
-                          work.context);
+    const int found = code_->compiled ? pcre2_jit_match(code_->code, subject, text.size(), from, 0,
+                                                        work.match, work.context)
+                                      : pcre2_match(code_->code, subject, text.size(), from,
+                                                    PCRE2_NO_UTF_CHECK, work.match, work.context);
     if (found == PCRE2_ERROR_NOMATCH) return;
     if (found < 0) {
       throw ConfigError("{}: the pattern gives up on a text of {} bytes: {}", where_, text.size(),

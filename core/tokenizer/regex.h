@@ -8,9 +8,9 @@
 
 namespace weft {
 
-// A regular expression of a tokenizer.json: written for Oniguruma (Ruby's syntax, Unicode classes), run
-// by PCRE2 with its compiler. What the two read differently is translated (\s, \w, \d, \v, \uXXXX,
-// ^ and $ at every line) or refused by name; never silently another meaning.
+// A regular expression of a tokenizer.json: written for Oniguruma (Ruby's syntax, Unicode classes),
+// run by PCRE2 with its compiler. What the two read differently is translated (\s, \w, \d, \v,
+// \uXXXX, ^ and $ at every line) or refused by name; never silently another meaning.
 class Regex {
  public:
   static constexpr size_t kLongestPattern = 1 << 16;
@@ -22,7 +22,8 @@ class Regex {
     size_t begin, end;
   };
   // All matches in valid UTF-8, from left to right, none overlapping; an empty match is not taken
-  // where the one before ended. Thread-safe. ConfigError when a match takes unreasonably many steps.
+  // where the one before ended. Thread-safe. ConfigError when a match takes unreasonably many
+  // steps.
   void find_all(std::string_view text, std::vector<Match>& out) const;
 
  private:

@@ -18,8 +18,10 @@ Replacement::Replacement(const JsonPart& json, const std::string& where)
     : content_(json["content"].text()) {
   const JsonPart::Pattern pattern = json["pattern"].pattern();
   if (pattern.text.empty()) json.refuse("an empty pattern");
-  if (pattern.regex) regex_.emplace(pattern.text, where);
-  else plain_ = pattern.text;
+  if (pattern.regex)
+    regex_.emplace(pattern.text, where);
+  else
+    plain_ = pattern.text;
 }
 
 std::string Replacement::apply(const std::string& text) const {

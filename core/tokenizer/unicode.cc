@@ -17,10 +17,18 @@ const icu::Normalizer2& normalizer_of(NormalForm form) {
   UErrorCode code = U_ZERO_ERROR;
   const icu::Normalizer2* found = nullptr;
   switch (form) {
-    case NormalForm::kNfc: found = icu::Normalizer2::getNFCInstance(code); break;
-    case NormalForm::kNfd: found = icu::Normalizer2::getNFDInstance(code); break;
-    case NormalForm::kNfkc: found = icu::Normalizer2::getNFKCInstance(code); break;
-    case NormalForm::kNfkd: found = icu::Normalizer2::getNFKDInstance(code); break;
+    case NormalForm::kNfc:
+      found = icu::Normalizer2::getNFCInstance(code);
+      break;
+    case NormalForm::kNfd:
+      found = icu::Normalizer2::getNFDInstance(code);
+      break;
+    case NormalForm::kNfkc:
+      found = icu::Normalizer2::getNFKCInstance(code);
+      break;
+    case NormalForm::kNfkd:
+      found = icu::Normalizer2::getNFKDInstance(code);
+      break;
   }
   check_icu(code, "load its normalization data");
   return *found;
@@ -44,12 +52,11 @@ bool is_white_space(uint32_t c) { return u_isUWhiteSpace(static_cast<UChar32>(c)
 
 bool is_word_character(uint32_t c) {
   const auto point = static_cast<UChar32>(c);
-  return u_isUAlphabetic(point) || (U_GET_GC_MASK(point) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0 ||
+  return u_isUAlphabetic(point) ||
+         (U_GET_GC_MASK(point) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0 ||
          u_hasBinaryProperty(point, UCHAR_JOIN_CONTROL);
 }
 
-bool is_number(uint32_t c) {
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_N_MASK) != 0;
-}
+bool is_number(uint32_t c) { return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_N_MASK) != 0; }
 
 }  // namespace weft

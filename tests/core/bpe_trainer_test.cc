@@ -48,7 +48,8 @@ BpeVocabulary naive(const WordCounts& words, int64_t vocab, int64_t first_id, in
     for (auto& [parts, count] : split) {
       std::vector<int32_t> merged;
       for (size_t i = 0; i < parts.size(); ++i) {
-        const bool here = i + 1 < parts.size() && parts[i] == best.first && parts[i + 1] == best.second;
+        const bool here =
+            i + 1 < parts.size() && parts[i] == best.first && parts[i + 1] == best.second;
         merged.push_back(here ? known->second : parts[i]);
         i += here ? 1 : 0;
       }
@@ -66,7 +67,8 @@ WordCounts some_words(uint64_t seed) {
   const auto draw = [&](uint64_t n) { return static_cast<int64_t>(rng.below(at++, n)); };
   for (int i = 0; i < 120; ++i) {
     std::string word;
-    for (int64_t length = 1 + draw(9); length > 0; --length) word += static_cast<char>('a' + draw(3));
+    for (int64_t length = 1 + draw(9); length > 0; --length)
+      word += static_cast<char>('a' + draw(3));
     words[word] += 1 + draw(4);
   }
   return words;
@@ -78,7 +80,8 @@ TEST(BpeTrainer, FindsTheVocabularyOfTheDefinition) {
     const BpeVocabulary expected = naive(words, 350, 2, 2);
     ThreadPool one(1), three(3);
     for (ThreadPool* pool : {&one, &three}) {
-      const BpeVocabulary found = train_bpe(words, {.vocab = 350, .first_id = 2, .min_count = 2}, *pool);
+      const BpeVocabulary found =
+          train_bpe(words, {.vocab = 350, .first_id = 2, .min_count = 2}, *pool);
       EXPECT_EQ(found.tokens, expected.tokens);
       EXPECT_EQ(found.merges, expected.merges);
     }
@@ -86,8 +89,10 @@ TEST(BpeTrainer, FindsTheVocabularyOfTheDefinition) {
 }
 
 TEST(BpeTrainer, WritesATokenizerThatReadsBackAndReproduces) {
-  const std::string text = "the cat and the hat: the end, 12345 times\n\n  don't stop. \u65e5\u672c\u8a9e \u65e5\u672c ";
-  for (const WordPattern pattern : {WordPattern::kGpt2, WordPattern::kLlama3, WordPattern::kQwen2}) {
+  const std::string text =
+      "the cat and the hat: the end, 12345 times\n\n  don't stop. \u65e5\u672c\u8a9e \u65e5\u672c ";
+  for (const WordPattern pattern :
+       {WordPattern::kGpt2, WordPattern::kLlama3, WordPattern::kQwen2}) {
     WordCounts words;
     WordCounter(pattern).count(text + text, words);
     ThreadPool pool(2);

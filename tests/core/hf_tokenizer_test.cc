@@ -15,7 +15,9 @@ namespace {
 using Json = nlohmann::json;
 using Ids = std::vector<int32_t>;
 
-std::string golden(const std::string& name) { return in_project("tests/golden/tokenizers/" + name); }
+std::string golden(const std::string& name) {
+  return in_project("tests/golden/tokenizers/" + name);
+}
 
 std::vector<std::string> families() {
   std::vector<std::string> names;
@@ -40,7 +42,8 @@ TEST(HfTokenizer, AgreesWithThePackageOnStoredCases) {
       EXPECT_EQ(tokenizer->decode(c["ids"].get<Ids>()), c["decoded"].get<std::string>());
       EXPECT_EQ(tokenizer->decode(c["odd"].get<Ids>()), c["odd_text"].get<std::string>());
       Ids special = tokenizer->encode_prompt(text);
-      special.insert(special.end(), tokenizer->behind_text().begin(), tokenizer->behind_text().end());
+      special.insert(special.end(), tokenizer->behind_text().begin(),
+                     tokenizer->behind_text().end());
       EXPECT_EQ(special, c["special"].get<Ids>());
     }
   }
@@ -80,7 +83,8 @@ TEST(HfTokenizer, EndsDocumentsOnce) {
   json["added_tokens"] = Json::array();
   json["model"]["vocab"].erase("<|endoftext|>");
   EXPECT_NE(refusal(json).find("--eod TOKEN"), std::string::npos);
-  EXPECT_EQ(parse_tokenizer(json.dump(), "t.json", "a")->end_of_document(), json["model"]["vocab"]["a"]);
+  EXPECT_EQ(parse_tokenizer(json.dump(), "t.json", "a")->end_of_document(),
+            json["model"]["vocab"]["a"]);
   EXPECT_EQ(parse_tokenizer(json.dump(), "t", "", EndOfDocument::kOptional)->end_of_document(), -1);
 }
 
@@ -100,15 +104,19 @@ TEST(HfTokenizer, RefusesWhatItDoesNotHaveByName) {
     return refusal(json);
   };
   EXPECT_EQ(with("normalizer", {{"type", "BertNormalizer"}}),
-            "t.json: normalizer: the normalizer BertNormalizer is not supported; supported are NFC, NFD, NFKC, NFKD, "
+            "t.json: normalizer: the normalizer BertNormalizer is not supported; supported are "
+            "NFC, NFD, NFKC, NFKD, "
             "Prepend, Replace and Sequence");
-  EXPECT_NE(with("pre_tokenizer", {{"type", "Punctuation"}}).find("pre-tokenizer Punctuation"), std::string::npos);
-  EXPECT_NE(with("decoder", {{"type", "WordPiece"}}).find("decoder WordPiece"), std::string::npos);
-  EXPECT_NE(with("post_processor", {{"type", "BertProcessing"}}).find("post-processor BertProcessing"),
+  EXPECT_NE(with("pre_tokenizer", {{"type", "Punctuation"}}).find("pre-tokenizer Punctuation"),
             std::string::npos);
+  EXPECT_NE(with("decoder", {{"type", "WordPiece"}}).find("decoder WordPiece"), std::string::npos);
+  EXPECT_NE(
+      with("post_processor", {{"type", "BertProcessing"}}).find("post-processor BertProcessing"),
+      std::string::npos);
   EXPECT_NE(with("model", {{"type", "Unigram"}}).find("model Unigram"), std::string::npos);
   EXPECT_NE(with("truncation", {{"max_length", 5}}).find("set it to null"), std::string::npos);
-  EXPECT_NE(with("pre_tokenizer", 7).find("pre_tokenizer: an object is expected"), std::string::npos);
+  EXPECT_NE(with("pre_tokenizer", 7).find("pre_tokenizer: an object is expected"),
+            std::string::npos);
   Json json = gpt2();
   json["model"]["merges"].push_back("nothing here");
   EXPECT_NE(refusal(json).find("is not in the vocabulary"), std::string::npos);
@@ -117,23 +125,30 @@ TEST(HfTokenizer, RefusesWhatItDoesNotHaveByName) {
   EXPECT_NE(refusal(json).find("model.vocab.far: 2000000000 is outside"), std::string::npos);
   json = gpt2();
   json["added_tokens"][0]["id"] = 5;
-  EXPECT_NE(refusal(json).find("has id 5 here, but by its place in the vocabulary 0"), std::string::npos);
-  EXPECT_NE(message_of<ConfigError>([] { parse_tokenizer("{", "t.json"); }).find("t.json: not JSON"),
+  EXPECT_NE(refusal(json).find("has id 5 here, but by its place in the vocabulary 0"),
             std::string::npos);
+  EXPECT_NE(
+      message_of<ConfigError>([] { parse_tokenizer("{", "t.json"); }).find("t.json: not JSON"),
+      std::string::npos);
   EXPECT_THROW(load_tokenizer("/nowhere/tokenizer.json"), ConfigError);
 }
 
 TEST(Regex, RefusesWhatWouldMeanSomethingElse) {
   EXPECT_EQ(pcre2_pattern(R"([^\s\p{L}]+|\S|\d)", "x").find("\\s"), std::string::npos);
-  for (const char* pattern : {R"(\h)", R"([a[b]])", R"([a&&b])", R"(a{1,2}+)", R"(\b)", R"((?<name>a))", R"([[:alpha:]])",
-                              R"((*UTF)a)", R"(\1)", R"([\S])", "a\\"}) {
-    EXPECT_NE(message_of<ConfigError>([&] { Regex(pattern, "here"); }).find("here: in the pattern"), std::string::npos)
+  for (const char* pattern :
+       {R"(\h)", R"([a[b]])", R"([a&&b])", R"(a{1,2}+)", R"(\b)", R"((?<name>a))", R"([[:alpha:]])",
+        R"((*UTF)a)", R"(\1)", R"([\S])", "a\\"}) {
+    EXPECT_NE(message_of<ConfigError>([&] { Regex(pattern, "here"); }).find("here: in the pattern"),
+              std::string::npos)
         << pattern;
   }
-  EXPECT_NE(message_of<ConfigError>([&] { Regex("(", "here"); }).find("cannot be compiled"), std::string::npos);
+  EXPECT_NE(message_of<ConfigError>([&] { Regex("(", "here"); }).find("cannot be compiled"),
+            std::string::npos);
   const Regex endless("(a+)+b", "here");
   std::vector<Regex::Match> found;
-  EXPECT_NE(message_of<ConfigError>([&] { endless.find_all(std::string(60, 'a'), found); }).find("gives up"),
+  EXPECT_NE(message_of<ConfigError>([&] {
+              endless.find_all(std::string(60, 'a'), found);
+            }).find("gives up"),
             std::string::npos);
 }
 

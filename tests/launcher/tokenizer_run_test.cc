@@ -10,22 +10,31 @@ namespace {
 
 using nlohmann::json;
 
-std::string golden(const std::string& name) { return in_project("tests/golden/tokenizers/" + name); }
+std::string golden(const std::string& name) {
+  return in_project("tests/golden/tokenizers/" + name);
+}
 
 void build(const ScratchFolder& folder, const std::string& name, const std::string& tokenizer) {
   std::string text;
-  for (int i = 0; i < 300; ++i) text += fmt::format("{} number {} is followed by {}.\n", name, i, i + 1);
+  for (int i = 0; i < 300; ++i)
+    text += fmt::format("{} number {} is followed by {}.\n", name, i, i + 1);
   put_file(folder / (name + ".txt"), text);
-  const Outcome o = run_weft({"data", "build", "--document", "line", "--tokenizer", golden(tokenizer), "--out",
-                              folder / name, folder / (name + ".txt")});
+  const Outcome o = run_weft({"data", "build", "--document", "line", "--tokenizer",
+                              golden(tokenizer), "--out", folder / name, folder / (name + ".txt")});
   ASSERT_EQ(o.code, 0) << o.err;
 }
 
-std::vector<std::string> training(const ScratchFolder& folder, const std::vector<std::string>& more = {}) {
+std::vector<std::string> training(const ScratchFolder& folder,
+                                  const std::vector<std::string>& more = {}) {
   std::vector<std::string> arguments = {
-      "train", in_project("configs/tiny.toml"), "model.vocab=420",
+      "train",
+      in_project("configs/tiny.toml"),
+      "model.vocab=420",
       fmt::format("data.train=[[0.75, \"{}\"], [0.25, \"{}\"]]", folder / "a", folder / "b"),
-      "run.dir=" + (folder / "run"), "train.steps=3", "optimizer.warmup=1", "train.sequence=32"};
+      "run.dir=" + (folder / "run"),
+      "train.steps=3",
+      "optimizer.warmup=1",
+      "train.sequence=32"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -56,8 +65,9 @@ TEST(TokenizerRun, GoesFromTextToGeneratedText) {
   const json record = json::parse(get_file(folder / "run/run.json"));
   EXPECT_TRUE(record["data"].contains(folder / "a.tokenizer.json"));
   std::filesystem::remove(folder / "a.tokenizer.json");
-  const Outcome g = run_weft({"generate", "--checkpoint", folder / "run", "--prompt", "number 1 is caf\u00e9",
-                              "--tokens", "8", "--endless", "--json", folder / "g.json"});
+  const Outcome g =
+      run_weft({"generate", "--checkpoint", folder / "run", "--prompt", "number 1 is caf\u00e9",
+                "--tokens", "8", "--endless", "--json", folder / "g.json"});
   ASSERT_EQ(g.code, 0) << g.err;
   EXPECT_NE(g.out.find("number 1 is caf\u00e9"), std::string::npos);
   EXPECT_EQ(json::parse(get_file(folder / "g.json"))["tokens"], 8);
