@@ -1,5 +1,8 @@
 // Any text as a checkpoint's manifest: refused with a ConfigError or read, nothing else. Also with a
 // hash that fits, so that the checks behind it are reached.
+//
+// sources: core/manifest.cc core/hash.cc core/error.cc core/shape.cc
+// libraries: -lfmt -lxxhash
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
