@@ -46,7 +46,8 @@ ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces
                              const Tensor& index, const Tensor& weight,
                              const kernels::ExpertOrder& order);
 
-// Rows on their way.
+// Rows on their way. Those of today have arrived when they are started: communicators cannot leave
+// an exchange under way. Callers put what needs no rows before arrived().
 class RowsUnderWay {
  public:
   explicit RowsUnderWay(Tensor to) : to_(std::move(to)) {}

@@ -49,6 +49,20 @@ TEST_F(Mpirun, ExpertsLiveOnTwoRanks) {
   expect_near(losses("two"), losses("one"));
 }
 
+TEST_F(Mpirun, StepsAreMeasuredOnTwoRanks) {
+  const std::string file = folder / "step.json";
+  const Outcome o = run_ranked(
+      2, {"bench", "step", in_project("configs/tiny.toml"), "parallel.expert=2",
+          "train.micro_batch=2", "--steps", "2", "--warmup", "1", "--threads", "1", "--json", file});
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json result = json::parse(get_file(file));
+  EXPECT_EQ(result["ranks"], 2);
+  EXPECT_GT(result["comm_bytes"]["expert"].get<int64_t>(), 0);
+  EXPECT_GT(result["comm_bytes"]["data"].get<int64_t>(), 0);
+  EXPECT_GT(result["comm_share"].get<double>(), 0);
+  EXPECT_NE(o.out.find("per step, all ranks together"), std::string::npos) << o.out;
+}
+
 TEST_F(Mpirun, TheSameLayoutGivesTheSameBits) {
   ASSERT_EQ(run_ranked(2, train("a")).code, 0);
   ASSERT_EQ(run_ranked(2, train("b")).code, 0);
