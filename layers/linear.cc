@@ -34,23 +34,23 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
   for (const Part& part : parts) {
     weights_.push_back(
         &build.declare({.name = build.scope + part.name + (part.bare ? "" : ".weight"),
-                              .global = {part.rows, in},
-                              .splits = splits_of(options.cut, part),
-                              .partial_over = options.partial_over,
-                              .init = options.init,
-                              .weight_decay = options.weight_decay}));
+                        .global = {part.rows, in},
+                        .splits = splits_of(options.cut, part),
+                        .partial_over = options.partial_over,
+                        .init = options.init,
+                        .weight_decay = options.weight_decay}));
     out_ += weights_.back()->shape[0];
   }
   if (options.bias == Bias::kNo) return;
   for (const Part& part : parts) {
     const Cut cut = options.cut == Cut::kRows ? Cut::kRows : Cut::kNone;
     biases_.push_back(&build.declare({.name = build.scope + part.name + ".bias",
-                                            .global = {part.rows},
-                                            .splits = splits_of(cut, part),
-                                            .partial_over = options.partial_over,
-                                            .init = options.bias_init,
-                                            .weight_decay = false,
-                                            .f32 = true}));
+                                      .global = {part.rows},
+                                      .splits = splits_of(cut, part),
+                                      .partial_over = options.partial_over,
+                                      .init = options.bias_init,
+                                      .weight_decay = false,
+                                      .f32 = true}));
   }
 }
 

@@ -26,11 +26,11 @@ Lora::Lora(const Build& build, const std::string& name, int64_t in, const Option
           {.init = Init::orthogonal(kGain), .cut = Linear::Cut::kRows, .weight_decay = false}) {
   if (o.bias == Linear::Bias::kNo) return;
   bias_ = &build.declare({.name = build.scope + name + "0",
-                                .global = {o.out},
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = o.unit}},
-                                .init = o.bias_init,
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = {o.out},
+                          .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = o.unit}},
+                          .init = o.bias_init,
+                          .weight_decay = false,
+                          .f32 = true});
 }
 
 Tensor Lora::forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const {

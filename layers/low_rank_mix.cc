@@ -34,11 +34,11 @@ struct InitialMix {
 enum class Kind : uint8_t { kMatrix, kVector };
 Parameter& declare(const Build& build, const char* name, Shape shape, Init init, Kind kind) {
   return build.declare({.name = build.scope + name,
-                              .global = shape,
-                              .partial_over = {Axis::kTensor},
-                              .init = std::move(init),
-                              .weight_decay = kind == Kind::kMatrix,
-                              .f32 = kind == Kind::kVector});
+                        .global = shape,
+                        .partial_over = {Axis::kTensor},
+                        .init = std::move(init),
+                        .weight_decay = kind == Kind::kMatrix,
+                        .f32 = kind == Kind::kVector});
 }
 
 }  // namespace

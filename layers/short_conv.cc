@@ -11,20 +11,20 @@ Parameter& declare_weight(const Build& build, const std::string& name,
                           const ShortConv::Options& o) {
   const double limit = 1.0 / std::sqrt(static_cast<double>(ShortConv::kTaps));
   return build.declare({.name = build.scope + name + ".weight",
-                              .global = {o.channels, ShortConv::kTaps},
-                              .splits = {Split{.dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .unit = o.unit}},
-                              .init = Init::uniform(-limit, limit),
-                              .f32 = true});
+                        .global = {o.channels, ShortConv::kTaps},
+                        .splits = {Split{.dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .unit = o.unit}},
+                        .init = Init::uniform(-limit, limit),
+                        .f32 = true});
 }
 
 Parameter* declare_bias(const Build& build, const std::string& name, const ShortConv::Options& o) {
   if (!o.bias) return nullptr;
   return &build.declare({.name = build.scope + name + ".bias",
-                               .global = {o.channels},
-                               .splits = {Split{.dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .unit = o.unit}},
-                               .init = Init::constant(0.0),
-                               .weight_decay = false,
-                               .f32 = true});
+                         .global = {o.channels},
+                         .splits = {Split{.dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .unit = o.unit}},
+                         .init = Init::constant(0.0),
+                         .weight_decay = false,
+                         .f32 = true});
 }
 
 }  // namespace

@@ -15,11 +15,11 @@ using kernels::Write;
 Parameter* head_vector(const InnerBuild& b, InnerDecay decay, const char* name, Init init) {
   if (decay == InnerDecay::kNo) return nullptr;
   return &b.build.declare({.name = b.build.scope + name,
-                                 .global = {b.heads},
-                                 .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
-                                 .init = init,
-                                 .weight_decay = false,
-                                 .f32 = true});
+                           .global = {b.heads},
+                           .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                           .init = init,
+                           .weight_decay = false,
+                           .f32 = true});
 }
 
 MemoryLinear::Options gate_of(const InnerBuild& b, const char* name, const char* shared_name) {

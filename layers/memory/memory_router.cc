@@ -49,10 +49,10 @@ MemoryRouter::MemoryRouter(const Build& build, const MemoryOptions& options)
       tensor_ranks_(build.store.here()[Axis::kTensor].size),
       first_(build.store.here()[Axis::kTensor].index == 0),
       weight_(build.declare({.name = build.scope + "router.weight",
-                                   .global = {options.memories, build.hidden},
-                                   .partial_over = {Axis::kTensor},
-                                   .init = Init::normal(kInitDeviation),
-                                   .f32 = true})) {}
+                             .global = {options.memories, build.hidden},
+                             .partial_over = {Axis::kTensor},
+                             .init = Init::normal(kInitDeviation),
+                             .f32 = true})) {}
 
 Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) const {
   const int64_t tokens = x.shape().rows(), memories = options_.memories;

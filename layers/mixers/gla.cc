@@ -62,11 +62,11 @@ class Gla final : public Mixer {
                   .bias = Linear::Bias::kYes}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
         norm_(build.declare({.name = build.scope + "o_norm.weight",
-                                   .global = {h_.dv},
-                                   .partial_over = {Axis::kTensor},
-                                   .init = Init::constant(1.0),
-                                   .weight_decay = false,
-                                   .f32 = true})),
+                             .global = {h_.dv},
+                             .partial_over = {Axis::kTensor},
+                             .init = Init::constant(1.0),
+                             .weight_decay = false,
+                             .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 

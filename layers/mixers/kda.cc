@@ -41,11 +41,11 @@ constexpr float kHeadNormEpsilon = 1e-5f;
 Parameter& decay_vector(const Build& build, const char* name, int64_t size, int64_t unit,
                         Init init) {
   return build.declare({.name = build.scope + name,
-                              .global = {size},
-                              .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
-                              .init = init,
-                              .weight_decay = false,
-                              .f32 = true});
+                        .global = {size},
+                        .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
+                        .init = init,
+                        .weight_decay = false,
+                        .f32 = true});
 }
 
 class Kda final : public Mixer {
@@ -71,11 +71,11 @@ class Kda final : public Mixer {
         dt_bias_(decay_vector(build, "dt_bias", keys(), o.dk, Init::time_step(1e-3, 1e-1))),
         recurrence_({o.heads, o.dk, o.dv, 1.0f / std::sqrt(static_cast<float>(o.dk))}),
         norm_(build.declare({.name = build.scope + "o_norm.weight",
-                                   .global = {o.dv},
-                                   .partial_over = {Axis::kTensor},
-                                   .init = Init::constant(1.0),
-                                   .weight_decay = false,
-                                   .f32 = true})),
+                             .global = {o.dv},
+                             .partial_over = {Axis::kTensor},
+                             .init = Init::constant(1.0),
+                             .weight_decay = false,
+                             .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, values(),
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 

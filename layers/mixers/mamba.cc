@@ -113,11 +113,11 @@ class Mamba final : public Mixer {
   static Parameter& channels(const Build& build, const char* name, const Shape& shape,
                              const Init& init) {
     return build.declare({.name = build.scope + name,
-                                .global = shape,
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
-                                .init = init,
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = shape,
+                          .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                          .init = init,
+                          .weight_decay = false,
+                          .f32 = true});
   }
   bool alone() const { return tensor_ranks_ == nullptr || tensor_ranks_->size() == 1; }
   // What all channels select for a token, and the gradient that all their states have for it.

@@ -138,11 +138,11 @@ class Mamba2 final : public Mixer {
 
   static Parameter& vector(const Build& build, const char* name, int64_t count, const Init& init) {
     return build.declare({.name = build.scope + name,
-                                .global = {count},
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
-                                .init = init,
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = {count},
+                          .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                          .init = init,
+                          .weight_decay = false,
+                          .f32 = true});
   }
   View gate(const Tensor& rows) const { return rows.view().columns(0, o_.inner); }
   View before_conv(const Tensor& rows) const {

@@ -54,11 +54,11 @@ class Mlstm final : public Mixer {
         forget_bias_(gate_bias(build, "fgate.bias", h.heads, forget_bias(h.all_heads))),
         recurrence_({h.heads, h.dk, h.dv, 1.0f / std::sqrt(static_cast<float>(h.dk))}),
         norm_(build.declare({.name = build.scope + "norm.weight",
-                                   .global = {h.heads * h.dv},
-                                   .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = h.dv}},
-                                   .init = Init::constant(1.0),
-                                   .weight_decay = false,
-                                   .f32 = true})),
+                             .global = {h.heads * h.dv},
+                             .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = h.dv}},
+                             .init = Init::constant(1.0),
+                             .weight_decay = false,
+                             .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, h.heads * h.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
@@ -122,11 +122,11 @@ class Mlstm final : public Mixer {
   static Parameter& gate_bias(const Build& build, const char* name, int64_t heads,
                               const Init& init) {
     return build.declare({.name = build.scope + name,
-                                .global = {heads},
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
-                                .init = init,
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = {heads},
+                          .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                          .init = init,
+                          .weight_decay = false,
+                          .f32 = true});
   }
   View input(const Tensor& gates) const { return gates.view().columns(0, h_.heads); }
   View forget(const Tensor& gates) const { return gates.view().columns(h_.heads, h_.heads); }

@@ -100,11 +100,11 @@ class Mom final : public Mixer {
         convs_(convs_of(build, o)),
         inner_(inner_of(build, o)),
         norm_(build.declare({.name = build.scope + "o_norm.weight",
-                                   .global = {o.dv},
-                                   .partial_over = {Axis::kTensor},
-                                   .init = Init::constant(1.0),
-                                   .weight_decay = false,
-                                   .f32 = true})),
+                             .global = {o.dv},
+                             .partial_over = {Axis::kTensor},
+                             .init = Init::constant(1.0),
+                             .weight_decay = false,
+                             .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, o.heads * o.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 

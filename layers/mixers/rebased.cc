@@ -80,11 +80,11 @@ class Rebased final : public Mixer {
 
   Parameter& vector(const Build& build, const char* name, const Init& init) const {
     return build.declare({.name = build.scope + name,
-                                .global = {h_.dk},
-                                .partial_over = {Axis::kTensor},
-                                .init = init,
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = {h_.dk},
+                          .partial_over = {Axis::kTensor},
+                          .init = init,
+                          .weight_decay = false,
+                          .f32 = true});
   }
   View part(const Tensor& rows, Part which) const {
     const int64_t q = h_.heads * h_.dk, k = h_.kv_heads * h_.dk, v = h_.kv_heads * h_.dv;

@@ -150,11 +150,11 @@ class Rwkv6 final : public Mixer {
   static Parameter& declare(const MixerBuild& build, const char* name, Shape shape, int64_t unit,
                             Init init) {
     return build.declare({.name = build.scope + name,
-                                .global = shape,
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
-                                .init = std::move(init),
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = shape,
+                          .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
+                          .init = std::move(init),
+                          .weight_decay = false,
+                          .f32 = true});
   }
 
   DiagonalRecurrence::Inputs inputs(const Saved& f) const {

@@ -122,11 +122,11 @@ class Rwkv7 final : public Mixer {
 Parameter& channels(const MixerBuild& build, const char* name, const Shape& shape, int64_t unit,
                     Init init) {
   return build.declare({.name = build.scope + name,
-                              .global = shape,
-                              .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
-                              .init = std::move(init),
-                              .weight_decay = false,
-                              .f32 = true});
+                        .global = shape,
+                        .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
+                        .init = std::move(init),
+                        .weight_decay = false,
+                        .f32 = true});
 }
 
 std::array<Parameter*, kInputs> declare_mixes(const MixerBuild& build, const Rwkv7Start& start) {
@@ -135,11 +135,11 @@ std::array<Parameter*, kInputs> declare_mixes(const MixerBuild& build, const Rwk
   std::array<Parameter*, kInputs> mixes;
   for (int i = 0; i < kInputs; ++i) {
     mixes[i] = &build.declare({.name = build.scope + kNames[i],
-                                     .global = {build.hidden},
-                                     .partial_over = {Axis::kTensor},
-                                     .init = start.mix(kPowers[i]),
-                                     .weight_decay = false,
-                                     .f32 = true});
+                               .global = {build.hidden},
+                               .partial_over = {Axis::kTensor},
+                               .init = start.mix(kPowers[i]),
+                               .weight_decay = false,
+                               .f32 = true});
   }
   return mixes;
 }

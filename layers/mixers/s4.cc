@@ -80,11 +80,11 @@ class S4 final : public Mixer {
   static Parameter& channels(const Build& build, const char* name, const Shape& shape,
                              const Init& init) {
     return build.declare({.name = build.scope + name,
-                                .global = shape,
-                                .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
-                                .init = init,
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = shape,
+                          .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                          .init = init,
+                          .weight_decay = false,
+                          .f32 = true});
   }
   View input(const Tensor& rows) const { return rows.view().columns(0, inner_); }
   View gate(const Tensor& rows) const { return rows.view().columns(inner_, inner_); }

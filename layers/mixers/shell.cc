@@ -28,11 +28,11 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
       project_(build, parts_of(rule_), build.hidden, {.cut = Linear::Cut::kRows}),
       recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
       norm_(build.declare({.name = build.scope + "o_norm.weight",
-                                 .global = {rule_.heads.dv},
-                                 .partial_over = {Axis::kTensor},
-                                 .init = Init::constant(1.0),
-                                 .weight_decay = false,
-                                 .f32 = true})),
+                           .global = {rule_.heads.dv},
+                           .partial_over = {Axis::kTensor},
+                           .init = Init::constant(1.0),
+                           .weight_decay = false,
+                           .f32 = true})),
       out_(build, {{"o_proj", build.hidden}}, rule_.heads.heads * rule_.heads.dv,
            {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 

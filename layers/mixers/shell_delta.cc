@@ -63,11 +63,11 @@ DeltaShell::DeltaShell(const MixerBuild& build, const DeltaRule& rule)
       recurrence_({rule.value_heads, rule.heads, rule.dk, rule.dv,
                    1.0f / std::sqrt(static_cast<float>(rule.dk))}),
       norm_(build.declare({.name = build.scope + "o_norm.weight",
-                                 .global = {rule.dv},
-                                 .partial_over = {Axis::kTensor},
-                                 .init = Init::constant(1.0),
-                                 .weight_decay = false,
-                                 .f32 = true})),
+                           .global = {rule.dv},
+                           .partial_over = {Axis::kTensor},
+                           .init = Init::constant(1.0),
+                           .weight_decay = false,
+                           .f32 = true})),
       out_(build, {{"o_proj", build.hidden}}, rule.value_heads * rule.dv,
            {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 

@@ -29,11 +29,11 @@ std::vector<Parameter*> biases_of(const Build& build, const DescentRule& r) {
   std::vector<Parameter*> biases;
   for (const DescentRule::Gate& gate : r.gates) {
     biases.push_back(&build.declare({.name = build.scope + gate.name + ".bias",
-                                           .global = {r.heads},
-                                           .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
-                                           .init = Init::constant(gate.bias),
-                                           .weight_decay = false,
-                                           .f32 = true}));
+                                     .global = {r.heads},
+                                     .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
+                                     .init = Init::constant(gate.bias),
+                                     .weight_decay = false,
+                                     .f32 = true}));
   }
   return biases;
 }
@@ -54,11 +54,11 @@ DescentShell::DescentShell(const MixerBuild& build, const DescentRule& rule)
                    .mini_batch = rule.mini_batch,
                    .momentum = rule.gates.size() > 1}),
       norm_(build.declare({.name = build.scope + "o_norm.weight",
-                                 .global = {rule.dv},
-                                 .partial_over = {Axis::kTensor},
-                                 .init = Init::constant(1.0),
-                                 .weight_decay = false,
-                                 .f32 = true})),
+                           .global = {rule.dv},
+                           .partial_over = {Axis::kTensor},
+                           .init = Init::constant(1.0),
+                           .weight_decay = false,
+                           .f32 = true})),
       out_(build, {{"o_proj", build.hidden}}, rule.heads * rule.dv,
            {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
   if (rule.gates.size() > 1 || rule.mini_batch > 1) return;

@@ -103,11 +103,11 @@ class Softmax final : public Mixer {
 
   Parameter& declare_norm(const MixerBuild& build, const char* name) const {
     return build.declare({.name = build.scope + name,
-                                .global = {h_.dk},
-                                .partial_over = {Axis::kTensor},
-                                .init = Init::constant(1.0),
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = {h_.dk},
+                          .partial_over = {Axis::kTensor},
+                          .init = Init::constant(1.0),
+                          .weight_decay = false,
+                          .f32 = true});
   }
 
   View columns(const Tensor& t, int which) const {

@@ -87,28 +87,7 @@ dir = "unused"
                           "tiny.toml", overrides);
 }
 
-// Rows of a simple rule with three documents each, one of a single token.
-Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
-  const int64_t length = config.train.sequence;
-  Batch batch{.tokens = Tensor::empty(pool, {rows * length}, DType::kI32),
-              .targets = Tensor::empty(pool, {rows * length}, DType::kI32),
-              .documents = {0},
-              .target_tokens = rows * length};
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t t = 0; t < length; ++t) {
-      const int64_t value = (first + r) * 5 + t * t;
-      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
-      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
-    }
-    const int64_t start = r * length;
-    for (const int64_t border : {start + 1, start + length / 3, start + length}) {
-      batch.documents.push_back(static_cast<int32_t>(border));
-    }
-  }
-  return batch;
-}
-
-History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, rule_batch); }
+History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, packed_batch); }
 
 struct Case {
   int tensor, sequence, data;

@@ -155,5 +155,24 @@ void expect_same_training(const History& got, const History& want, const std::st
   EXPECT_TRUE(Near(v, w, 1e-4)) << what;
 }
 
-}  // namespace weft::test
+Batch packed_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
+  const int64_t length = config.train.sequence;
+  Batch batch{.tokens = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .targets = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .documents = {0},
+              .target_tokens = rows * length};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t value = (first + r) * 5 + t * t;
+      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
+      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+    }
+    const int64_t start = r * length, third = start + length / 3;
+    for (const int64_t border : {third + 1, third + 2, start + length}) {
+      batch.documents.push_back(static_cast<int32_t>(border));
+    }
+  }
+  return batch;
+}
 
+}  // namespace weft::test

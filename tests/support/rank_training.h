@@ -38,5 +38,8 @@ Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows);
 // nearly equal could turn.
 void expect_same_training(const History& got, const History& want, const std::string& what);
 
+// Rows of a rule over 61 tokens, with three documents each, one of a single token.
+Batch packed_batch(const Config& config, Pool& pool, int64_t first, int64_t rows);
+
 }  // namespace weft::test
 
