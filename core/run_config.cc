@@ -13,6 +13,11 @@ namespace weft {
 void fields(FieldVisitor& f, LayerConfig& c) {
   f("mixer", c.mixer, "the token mixer: any name of `weft info --mixers`");
   f.choice("ffn", c.ffn, {"moe", "dense", "none"}, "the feed-forward after the mixer");
+  f("residual", c.residual,
+    "factors of the stream and of the mixer's output where the two are added");
+  f("ffn_residual", c.ffn_residual, "the same for the feed-forward");
+  f("residual_norm", c.residual_norm,
+    "what goes past mixer and feed-forward is the normed stream, not the stream itself");
   f.rest(c.options, "options of the mixer: `weft info --mixers NAME` lists them");
 }
 
@@ -29,6 +34,7 @@ void fields(FieldVisitor& f, MoeConfig& c) {
   f("ffn", c.ffn, "width of one expert", between(1, 1 << 24));
   f("shared", c.shared,
     "shared experts, applied to every token as one SwiGLU of width shared * ffn", between(0, 1024));
+  f("shared_ffn", c.shared_ffn, "width of the shared expert; 0: shared * ffn", between(0, 1 << 24));
   f.choice("router", c.router, {"softmax", "topk_softmax", "sigmoid_bias"},
            "softmax then top-k, top-k then softmax, or sigmoid with a balancing bias");
   f("renormalize", c.renormalize,
@@ -66,6 +72,9 @@ void fields(FieldVisitor& f, ModelConfig& c) {
     "one letter per layer, repeated to fill `layers`; letters are defined in [model.layer.X]");
   f("tie_embeddings", c.tie_embeddings, "output head and embedding share one matrix");
   f("norm_eps", c.norm_eps, "epsilon of the norms", above(0));
+  f("norm_offset", c.norm_offset, "weights of norms count from one: they scale by 1 + weight");
+  f("embed_scale", c.embed_scale, "factor on what the embedding gives", above(0));
+  f("logit_scale", c.logit_scale, "factor on the logits", above(0));
   f.letters("layer", c.letters, "what a letter of the pattern stands for");
   f.table("dense", c.dense, "dense feed-forwards");
   f.table("moe", c.moe, "mixtures of experts");

@@ -16,6 +16,9 @@ namespace weft {
 struct LayerConfig {
   std::string mixer = "softmax";  // a name of `weft info --mixers`
   std::string ffn = "moe";        // "moe", "dense", "none"
+  // x <- residual[0] x + residual[1] mixer(norm(x)), likewise around the feed-forward
+  std::array<double, 2> residual = {1.0, 1.0}, ffn_residual = {1.0, 1.0};
+  bool residual_norm = false;
   OptionTable options;            // all other keys: read by the mixer, see read_options
 };
 
@@ -29,6 +32,7 @@ struct MoeConfig {
   int64_t active = 8;
   int64_t ffn = 896;
   int64_t shared = 0;  // shared experts: one SwiGLU of width shared * ffn for every token
+  int64_t shared_ffn = 0;  // its width where it is no multiple of ffn; 0: shared * ffn
   std::string router = "softmax";
   bool renormalize = false;  // read from a file, sigmoid_bias has true where the file is silent
   double aux_loss = 0.01;
@@ -53,6 +57,8 @@ struct ModelConfig {
   std::string pattern = "LLLN";
   bool tie_embeddings = false;
   double norm_eps = 1e-5;
+  bool norm_offset = false;
+  double embed_scale = 1.0, logit_scale = 1.0;
   std::map<char, LayerConfig> letters;  // [model.layer.X]
   DenseConfig dense;
   MoeConfig moe;

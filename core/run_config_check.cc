@@ -72,7 +72,13 @@ void check_moe_extras(const Config& config) {
            "nearest: 1.0",
            moe.router);
   }
-  if (moe.shared_gate && moe.shared == 0) {
+  if (moe.shared_ffn > 0 && moe.shared > 0) {
+    refuse(config, {"model.moe.shared_ffn", "model.moe.shared"}, moe.shared_ffn,
+           "and model.moe.shared = {} both give the shared expert's width; nearest: "
+           "model.moe.shared = 0",
+           moe.shared);
+  }
+  if (moe.shared_gate && moe.shared == 0 && moe.shared_ffn == 0) {
     refuse(config, {"model.moe.shared_gate", "model.moe.shared"}, "true",
            "needs a shared expert; nearest: model.moe.shared = 1, or false");
   }

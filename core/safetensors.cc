@@ -71,6 +71,20 @@ float half_to_float(uint16_t bits) {
   return std::bit_cast<float>(sign | (exponent + 112u) << 23 | fraction << 13);
 }
 
+uint16_t float_to_half(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return sign | 0x7e00u;
+  if (magnitude >= 0x47800000u) return sign | 0x7c00u;  // 65536 and more
+  if (magnitude < 0x38800000u) {  // below 2^-14: subnormal, a multiple of 2^-24
+    const float scaled = std::bit_cast<float>(magnitude) * 0x1.0p24f;
+    return sign | static_cast<uint16_t>(std::nearbyint(scaled));
+  }
+  const uint32_t rounded = magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u);
+  return sign | static_cast<uint16_t>(rounded >> 13);
+}
+
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   SafetensorsHeader header = parse_safetensors_header(path, file_.bytes());
   metadata_ = std::move(header.metadata);
@@ -160,7 +174,9 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const Metadata& me
   for (const Entry& entry : entries_) {
     WEFT_CHECK(names.insert(entry.name).second, "tensor name \"{}\" twice in {}", entry.name, path);
     const int64_t end = at + entry.shape.elements() * size_of(entry.dtype);
-    header[entry.name] = {{"dtype", file_name_of(entry.dtype)},
+    WEFT_CHECK(!entry.half || entry.dtype == DType::kBF16, "halves of {} bytes in {}",
+               size_of(entry.dtype), path);
+    header[entry.name] = {{"dtype", entry.half ? "F16" : file_name_of(entry.dtype)},
                           {"shape", std::vector<int64_t>(entry.shape.begin(), entry.shape.end())},
                           {"data_offsets", {at, end}}};
     at = end;
@@ -189,6 +205,20 @@ void SafetensorsWriter::write(ConstView tensor) {
   for (int64_t row = 0; row < tensor.rows(); ++row) {
     file_.write(from + row * tensor.row_stride * element, tensor.width() * element);
   }
+}
+
+void SafetensorsWriter::write_part(ConstView elements) {
+  WEFT_CHECK(next_ < entries_.size(), "more tensors than the {} announced for {}", entries_.size(),
+             file_.path());
+  const Entry& entry = entries_[next_];
+  const int64_t count = elements.shape.elements(), all = entry.shape.elements();
+  WEFT_CHECK(elements.dtype == entry.dtype && elements.contiguous() && part_ + count <= all,
+             "elements {}..{} of tensor \"{}\", which has {}", part_, part_ + count, entry.name, all);
+  file_.write(elements.data, count * size_of(entry.dtype));
+  part_ += count;
+  if (part_ < all) return;
+  part_ = 0;
+  ++next_;
 }
 
 void SafetensorsWriter::finish() {

@@ -73,17 +73,21 @@ class SafetensorsWriter {
     std::string name;
     DType dtype = DType::kF32;
     Shape shape;
+    bool half = false;  // the two bytes of kBF16 elements are IEEE halves: F16 in the file
   };
 
   SafetensorsWriter(const std::string& path, const Metadata& metadata, std::vector<Entry> entries);
   const std::vector<Entry>& order() const { return entries_; }
   void write(ConstView tensor);  // the next one in `order()`; rows may be strided
+  // The next elements of the next one, contiguous: for a tensor larger than memory.
+  void write_part(ConstView elements);
   void finish();
 
  private:
   NewFile file_;
   std::vector<Entry> entries_;
   size_t next_ = 0;
+  int64_t part_ = 0;  // elements of the next one that are written already
 };
 
 struct NamedView {
@@ -95,5 +99,6 @@ void write_safetensors(const std::string& path, const Metadata& metadata,
                        const std::vector<NamedView>& tensors);
 
 float half_to_float(uint16_t bits);  // IEEE binary16, exact
+uint16_t float_to_half(float x);     // to nearest, ties to even; beyond 65504: infinity
 
 }  // namespace weft

@@ -16,6 +16,8 @@ void add_data(CLI::App& app);
 void add_info(CLI::App& app);
 void add_checkpoint(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_convert(CLI::App& app);
+void add_eval_logits(CLI::App& app);  // after add_eval
 
 void add_bench(CLI::App& app);
 void add_bench_checkpoint(CLI::App& bench);

@@ -10,6 +10,8 @@ int main(int argc, char** argv) {
                                weft::add_data,
                                weft::add_checkpoint,
                                weft::add_generate,
+                               weft::add_convert,
+                               weft::add_eval_logits,
                                weft::add_info,
                            });
 }

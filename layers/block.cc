@@ -4,15 +4,43 @@
 #include "layers/token_shards.h"
 
 namespace weft {
+namespace {
+
+Tensor times(Exec& exec, const Tensor& x, float factor) {
+  if (factor == 1.0f) return x;
+  const Tensor y = exec.empty(x.shape());
+  kernels::scale(exec, x, factor, y);
+  return y;
+}
+
+// The stream after a branch; takes the branch's place.
+void join(Exec& exec, const Residual& r, const Tensor& x, const Tensor& normed,
+          const Tensor& branch) {
+  if (r.branch != 1.0f) kernels::scale(exec, branch, r.branch, branch);
+  kernels::add(exec, times(exec, r.normed ? normed : x, r.stream), branch, branch);
+}
+
+// The gradient of x, from those of the stream after the branch and of the branch's input.
+Tensor join_backward(Exec& exec, const Residual& r, const RmsNorm& norm, const Tensor& dy,
+                     const Tensor& d_normed, SavedStack& saved) {
+  const Tensor past = times(exec, dy, r.stream);
+  if (!r.normed) return norm.backward(exec, d_normed, past, saved);
+  kernels::add(exec, d_normed, past, d_normed);
+  return norm.backward(exec, d_normed, {}, saved);
+}
+
+}  // namespace
 
 Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
-             std::unique_ptr<RmsNorm> norm2, Recompute recompute, Communicator* tensor_ranks)
+             std::unique_ptr<RmsNorm> norm2, Recompute recompute, Communicator* tensor_ranks,
+             const Residuals& residuals)
     : mixer_(std::move(mixer)),
       norm1_(std::move(norm1)),
       feed_forward_(std::move(feed_forward)),
       norm2_(std::move(norm2)),
       recompute_(recompute),
-      tensor_ranks_(tensor_ranks) {}
+      tensor_ranks_(tensor_ranks),
+      residuals_(residuals) {}
 
 Tensor Block::mix(Exec& exec, const Tensor& x, const MixerContext& context,
                   SavedStack& saved) const {
@@ -20,7 +48,7 @@ Tensor Block::mix(Exec& exec, const Tensor& x, const MixerContext& context,
   const Tensor all = gather_tokens(exec, tensor_ranks_, normed, context.sequence.tokens());
   const Tensor mixed =
       scatter_tokens(exec, tensor_ranks_, mixer_->forward(exec, all, context, saved));
-  kernels::add(exec, x, mixed, mixed);
+  join(exec, residuals_.mixer, x, normed, mixed);
   return mixed;
 }
 
@@ -35,10 +63,11 @@ Tensor Block::mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, S
 
 Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,
                            SavedStack& saved) const {
-  const Tensor all = gather_tokens(exec, tensor_ranks_, d_middle, context.sequence.tokens());
+  const Tensor d_mixed = times(exec, d_middle, residuals_.mixer.branch);
+  const Tensor all = gather_tokens(exec, tensor_ranks_, d_mixed, context.sequence.tokens());
   const Tensor d_normed =
       scatter_tokens(exec, tensor_ranks_, mixer_->backward(exec, all, context, saved));
-  return norm1_.backward(exec, d_normed, d_middle, saved);
+  return join_backward(exec, residuals_.mixer, norm1_, d_middle, d_normed, saved);
 }
 
 Tensor Block::feed(Exec& exec, const Tensor& middle, StepContext& context,
@@ -46,15 +75,16 @@ Tensor Block::feed(Exec& exec, const Tensor& middle, StepContext& context,
   if (!feed_forward_) return middle;
   const Tensor normed = norm2_->forward(exec, middle, saved);
   const Tensor fed = feed_forward_->forward(exec, normed, context, saved);
-  kernels::add(exec, middle, fed, fed);
+  join(exec, residuals_.ffn, middle, normed, fed);
   return fed;
 }
 
 Tensor Block::feed_backward(Exec& exec, const Tensor& dy, StepContext& context,
                             SavedStack& saved) const {
   if (!feed_forward_) return dy;
-  const Tensor d_normed = feed_forward_->backward(exec, dy, context, saved);
-  return norm2_->backward(exec, d_normed, dy, saved);
+  const Tensor d_fed = times(exec, dy, residuals_.ffn.branch);
+  const Tensor d_normed = feed_forward_->backward(exec, d_fed, context, saved);
+  return join_backward(exec, residuals_.ffn, *norm2_, dy, d_normed, saved);
 }
 
 Tensor Block::forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,

@@ -16,14 +16,24 @@ enum class Recompute : uint8_t {
   kFull,       // only the block's input and the routing decision
 };
 
+// How a branch (mixer or feed-forward) joins the stream again:  x <- stream * past + branch * f(norm(x)),
+// where past is x or, with `normed`, norm(x).
+struct Residual {
+  float stream = 1.0f, branch = 1.0f;
+  bool normed = false;
+};
+struct Residuals {
+  Residual mixer = {}, ffn = {};
+};
+
 // Pre-norm:  x <- x + mixer(norm1(x));  x <- x + feed_forward(norm2(x)).   x: [tokens, hidden] f32,
 // this tensor rank's part of the sequence's tokens (layers/token_shards.h)
 class Block {
  public:
   // feed_forward and norm2 are null for ffn = "none".
   Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedForward> feed_forward,
-        std::unique_ptr<RmsNorm> norm2, Recompute recompute,
-        Communicator* tensor_ranks = nullptr);
+        std::unique_ptr<RmsNorm> norm2, Recompute recompute, Communicator* tensor_ranks = nullptr,
+        const Residuals& residuals = {});
 
   // `state`, where given, is the mixer's: enters as before the tokens, leaves as after them.
   Tensor forward(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
@@ -54,6 +64,7 @@ class Block {
   std::unique_ptr<RmsNorm> norm2_;
   Recompute recompute_;
   Communicator* tensor_ranks_;
+  Residuals residuals_;
 };
 
 }  // namespace weft

@@ -1,16 +1,18 @@
 #include "layers/embedding.h"
 
+#include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "layers/token_shards.h"
 
 namespace weft {
 
-Embedding::Embedding(const Build& build, int64_t vocab)
+Embedding::Embedding(const Build& build, int64_t vocab, float scale)
     : table_(build.store.declare({.name = build.scope + "embed.weight",
                                   .global = {vocab, build.hidden},
                                   .splits = {{.dim = 0, .axis = Axis::kTensor}},
                                   .init = Init::normal(kInitDeviation)})),
-      tensor_ranks_(build.tensor_ranks) {}
+      tensor_ranks_(build.tensor_ranks),
+      scale_(scale) {}
 
 kernels::VocabularySlice Embedding::slice() const {
   return {table_.slices[0].offset[0], table_.spec.global[0]};
@@ -19,12 +21,18 @@ kernels::VocabularySlice Embedding::slice() const {
 Tensor Embedding::forward(Exec& exec, const Tensor& tokens, SavedStack& saved) const {
   const Tensor y = exec.empty({tokens.elements(), table_.shape[1]});
   kernels::embedding_forward(exec, tokens, table_.value, y, slice());
+  if (scale_ != 1.0f) kernels::scale(exec, y, scale_, y);
   saved.push(Saved{tokens});
   return scatter_tokens(exec, tensor_ranks_, y);  // one rank's rows and zeros
 }
 
-void Embedding::backward(Exec& exec, const Tensor& dy, SavedStack& saved) const {
+void Embedding::backward(Exec& exec, const Tensor& d_scaled, SavedStack& saved) const {
   const auto [tokens] = saved.pop<Saved>();
+  Tensor dy = d_scaled;
+  if (scale_ != 1.0f) {
+    dy = exec.empty(d_scaled.shape());
+    kernels::scale(exec, d_scaled, scale_, dy);
+  }
   const Tensor all = gather_tokens(exec, tensor_ranks_, dy, tokens.elements());
   kernels::embedding_backward(exec, tokens, all, table_.grad, slice());
 }

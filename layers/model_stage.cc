@@ -36,7 +36,7 @@ MoeOptions moe_options(const MoeConfig& c) {
                                                       : kernels::Keep::kFirst,
                      .balance = c.force_balance ? Balance::kForced : Balance::kLearned},
           .width = c.ffn,
-          .shared_width = c.shared * c.ffn,
+          .shared_width = c.shared_ffn > 0 ? c.shared_ffn : c.shared * c.ffn,
           .shared_gate = c.shared_gate ? SharedGate::kSigmoid : SharedGate::kNone};
 }
 
@@ -65,17 +65,24 @@ std::unique_ptr<FeedForward> make_feed_forward(const ModelConfig& model, const L
   return std::make_unique<Moe>(build, moe_options(model.moe));
 }
 
+Residual residual(const std::array<double, 2>& factors, bool normed) {
+  return {static_cast<float>(factors[0]), static_cast<float>(factors[1]), normed};
+}
+
 Block make_block(const ModelConfig& model, const Build& build, Recompute recompute) {
   const LayerConfig& layer = layer_config_of(model, build.layer);
   RmsNorm norm1(build, "norm1");
   auto mixer = make_mixer(layer.mixer, MixerBuild{build.in("mixer"), layer.options});
+  const Residuals residuals{residual(layer.residual, layer.residual_norm),
+                            residual(layer.ffn_residual, layer.residual_norm)};
   if (layer.ffn == "none") {
-    return Block(std::move(mixer), norm1, nullptr, nullptr, recompute, build.tensor_ranks);
+    return Block(std::move(mixer), norm1, nullptr, nullptr, recompute, build.tensor_ranks,
+                 residuals);
   }
   auto norm2 = std::make_unique<RmsNorm>(build, "norm2");
   auto feed_forward = make_feed_forward(model, layer, build);
   return Block(std::move(mixer), norm1, std::move(feed_forward), std::move(norm2), recompute,
-               build.tensor_ranks);
+               build.tensor_ranks, residuals);
 }
 
 std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Recompute recompute) {
@@ -97,6 +104,7 @@ Build outer_build(const ModelConfig& model, DType compute, ParameterStore& store
           .layers = model.layers,
           .compute = compute,
           .norm_epsilon = static_cast<float>(model.norm_eps),
+          .norm_offset = model.norm_offset,
           .tensor_ranks = tensor_ranks};
 }
 
@@ -104,9 +112,11 @@ Build outer_build(const ModelConfig& model, DType compute, ParameterStore& store
 
 ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType compute,
                        ParameterStore& store, Communicator* tensor_ranks)
-    : embedding_(outer_build(model, compute, store, tensor_ranks), model.vocab),
+    : embedding_(outer_build(model, compute, store, tensor_ranks), model.vocab,
+                 static_cast<float>(model.embed_scale)),
       blocks_(make_blocks(model, outer_build(model, compute, store, tensor_ranks), recompute)),
-      norm_(outer_build(model, compute, store, tensor_ranks), "norm"),
+      norm_(outer_build(model, compute, store, tensor_ranks), "norm",
+            static_cast<float>(model.logit_scale)),
       head_(outer_build(model, compute, store, tensor_ranks), model.vocab,
             model.tie_embeddings ? &embedding_.table() : nullptr) {}
 

@@ -1,23 +1,34 @@
 #include "layers/rms_norm.h"
 
+#include "kernels/elementwise.h"
 #include "kernels/norm.h"
 
 namespace weft {
 
-RmsNorm::RmsNorm(const Build& build, const std::string& name)
+RmsNorm::RmsNorm(const Build& build, const std::string& name, float factor)
     : weight_(build.store.declare({.name = build.scope + name + ".weight",
                                    .global = {build.hidden},
                                    .partial_over = {Axis::kTensor},
-                                   .init = Init::constant(1.0),
+                                   .init = Init::constant(build.norm_offset ? 0.0 : 1.0),
                                    .weight_decay = false,
                                    .f32 = true})),
       epsilon_(build.norm_epsilon),
+      offset_(build.norm_offset ? 1.0f : 0.0f),
+      factor_(factor),
       compute_(build.compute) {}
+
+Tensor RmsNorm::scale(Exec& exec) const {
+  if (offset_ == 0.0f && factor_ == 1.0f) return weight_.value;
+  const Tensor out = exec.scratch(weight_.shape);
+  const float* w = weight_.value.data<float>();
+  for (int64_t i = 0; i < out.elements(); ++i) out.data<float>()[i] = factor_ * (offset_ + w[i]);
+  return out;
+}
 
 Tensor RmsNorm::forward(Exec& exec, const Tensor& x, SavedStack& saved) const {
   const Tensor y = exec.empty(x.shape(), compute_);
   Saved frame{x, exec.empty({x.shape().rows()})};
-  kernels::rms_norm_forward(exec, x, weight_.value, epsilon_, y, frame.inv_rms);
+  kernels::rms_norm_forward(exec, x, scale(exec), epsilon_, y, frame.inv_rms);
   saved.push(std::move(frame));
   return y;
 }
@@ -27,7 +38,14 @@ Tensor RmsNorm::backward(Exec& exec, const Tensor& dy, const Tensor& residual,
   const auto [x, inv_rms] = saved.pop<Saved>();
   const Tensor dx = exec.empty(x.shape());
   const ConstView past = residual.defined() ? ConstView(residual) : ConstView{};
-  kernels::rms_norm_backward(exec, dy, x, weight_.value, inv_rms, past, dx, weight_.grad);
+  if (factor_ == 1.0f) {
+    kernels::rms_norm_backward(exec, dy, x, scale(exec), inv_rms, past, dx, weight_.grad);
+    return dx;
+  }
+  const Tensor d_scale = exec.zeros(weight_.shape);
+  kernels::rms_norm_backward(exec, dy, x, scale(exec), inv_rms, past, dx, d_scale);
+  kernels::scale(exec, d_scale, factor_, d_scale);
+  kernels::add(exec, weight_.grad, d_scale, weight_.grad);
   return dx;
 }
 

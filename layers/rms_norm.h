@@ -8,12 +8,13 @@
 namespace weft {
 
 // y = x / rms(x) * weight, row by row.   x: [tokens, hidden] f32 (the residual stream), y: compute type
+// With the build's norm_offset 1 + weight, and with a factor that times it, take the weight's place.
 //
 // The weight is replicated over the tensor axis. Where rows are split over that axis between
 // tensor-parallel regions its gradient is a partial sum, which the spec says once.
 class RmsNorm {
  public:
-  RmsNorm(const Build& build, const std::string& name);
+  RmsNorm(const Build& build, const std::string& name, float factor = 1.0f);
 
   Tensor forward(Exec& exec, const Tensor& x, SavedStack& saved) const;
   // Gradient of x, plus `residual`, the gradient that flows past the norm. Adds into the weight's.
@@ -24,8 +25,11 @@ class RmsNorm {
     Tensor x;        // shared with the producer, not copied
     Tensor inv_rms;  // [tokens] f32
   };
+  Tensor scale(Exec& exec) const;  // what the weight stands for
+
   Parameter& weight_;
   float epsilon_;
+  float offset_, factor_;
   DType compute_;
 };
 

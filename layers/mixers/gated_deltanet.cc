@@ -14,6 +14,7 @@ struct GatedDeltanetOptions {
   bool short_conv = true;
   bool negative_eigenvalues = false;
   bool output_gate = true;
+  double norm_eps = 1e-5;
 };
 
 void fields(FieldVisitor& f, GatedDeltanetOptions& c) {
@@ -26,6 +27,7 @@ void fields(FieldVisitor& f, GatedDeltanetOptions& c) {
   f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens");
   f("negative_eigenvalues", c.negative_eigenvalues, "beta = 2 sigmoid: a write may turn a value around");
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
+  f("norm_eps", c.norm_eps, "epsilon of the output's norm", above(0));
 }
 
 int64_t value_heads_of(const MixerBuild& build, int64_t heads, int64_t value_heads) {
@@ -50,7 +52,8 @@ std::unique_ptr<Mixer> make_gated_deltanet(const MixerBuild& build) {
                        .short_conv = o.short_conv,
                        .decay = true,
                        .beta_factor = o.negative_eigenvalues ? 2.0f : 1.0f,
-                       .output_gate = o.output_gate});
+                       .output_gate = o.output_gate,
+                       .norm_epsilon = static_cast<float>(o.norm_eps)});
 }
 
 std::vector<FieldInfo> options_of_gated_deltanet() { return describe<GatedDeltanetOptions>(); }

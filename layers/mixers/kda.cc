@@ -24,6 +24,7 @@ struct KdaOptions {
   int64_t heads = 0, dk = 0, dv = 0;
   int64_t gate_rank = 0;
   bool negative_eigenvalues = false;
+  double norm_eps = 1e-5;
 };
 
 void fields(FieldVisitor& f, KdaOptions& c) {
@@ -34,9 +35,8 @@ void fields(FieldVisitor& f, KdaOptions& c) {
     at_least(0));
   f("negative_eigenvalues", c.negative_eigenvalues,
     "beta = 2 sigmoid: a write may turn a value around");
+  f("norm_eps", c.norm_eps, "epsilon of the output's norm", above(0));
 }
-
-constexpr float kHeadNormEpsilon = 1e-5f;
 
 Parameter& decay_vector(const Build& build, const char* name, int64_t size, int64_t unit,
                         Init init) {
@@ -170,7 +170,7 @@ class Kda final : public Mixer {
   kernels::L2Norm l2_norm() const { return {.heads = 2 * o_.heads}; }
   kernels::HeadNorm head_norm() const {
     return {
-        .heads = o_.heads, .epsilon = kHeadNormEpsilon, .gate = kernels::GateActivation::kSigmoid};
+        .heads = o_.heads, .epsilon = static_cast<float>(o_.norm_eps), .gate = kernels::GateActivation::kSigmoid};
   }
 
   void mix_channels(Exec& exec, const MixerContext& context, Saved& f, SavedStack& saved) const {

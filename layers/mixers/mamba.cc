@@ -2,8 +2,10 @@
 // softplus(dt_proj(r) + bias), and per channel c with `state` numbers:
 //   M_t[n, c] = e^{-dt_c e^{A_log_cn}} M_{t-1}[n, c] + dt_c B_n x_c,    y_c = sum_n C_n M_t[n, c] +
 //   D_c x_c out_proj(y * silu(z))
+// With `select_norm` r, B and C each pass an RMSNorm before they are used.
 #include <cmath>
 
+#include "kernels/norm.h"
 #include "kernels/ssm.h"
 #include "layers/channel_shards.h"
 #include "layers/convert.h"
@@ -17,6 +19,8 @@ namespace {
 
 struct MambaOptions {
   int64_t state = 16, inner = 0, dt_rank = 0;
+  bool select_norm = false;
+  double norm_eps = 1e-6;
 };
 
 void fields(FieldVisitor& f, MambaOptions& c) {
@@ -24,6 +28,8 @@ void fields(FieldVisitor& f, MambaOptions& c) {
   f("inner", c.inner, "channels; 0: twice the hidden width", at_least(0));
   f("dt_rank", c.dt_rank,
     "rank of the projection that gives the steps; 0: a sixteenth of the hidden width", at_least(0));
+  f("select_norm", c.select_norm, "RMSNorm of what x_proj gives: steps, inputs and reads, each alone");
+  f("norm_eps", c.norm_eps, "epsilon of these norms", above(0));
 }
 
 class Mamba final : public Mixer {
@@ -47,7 +53,18 @@ class Mamba final : public Mixer {
         d_(channels(build, "D", {o.inner}, Init::constant(1.0))),
         recurrence_({o.inner, o.state}),
         out_(build, {{"out_proj", build.hidden}}, o.inner,
-             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
+    if (!o.select_norm) return;
+    const int64_t widths[] = {o.dt_rank, o.state, o.state};
+    const char* names[] = {"dt_norm.weight", "b_norm.weight", "c_norm.weight"};
+    for (int i = 0; i < 3; ++i) {
+      norms_.push_back(&build.store.declare({.name = build.scope + names[i],
+                                             .global = {widths[i]},
+                                             .init = Init::constant(1.0),
+                                             .weight_decay = false,
+                                             .f32 = true}));
+    }
+  }
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
@@ -56,7 +73,8 @@ class Mamba final : public Mixer {
     f.projected = project_.forward(exec, x, compute_, saved);
     f.x = exec.empty({tokens, o_.inner}, compute_);
     conv_.forward(exec, input(f.projected), f.x, context.sequence, context.state, saved);
-    f.selected = selected(exec, f.x, saved);
+    f.raw = selected(exec, f.x, saved);
+    f.selected = norms_.empty() ? f.raw : normed(exec, f);
     const Tensor low = exec.empty({tokens, o_.dt_rank}, compute_);
     kernels::copy(exec, part(f.selected, kStep), low);
     f.step = step_.forward(exec, low, DType::kF32, saved);
@@ -84,7 +102,15 @@ class Mamba final : public Mixer {
     const Tensor d_step = exec.empty(f.dt.shape(), compute_);
     kernels::time_step_backward(exec, f.step, dt_bias_.value, d_dt, d_step, dt_bias_.grad);
     kernels::copy(exec, step_.backward(exec, d_step, compute_, saved), part(d_selected, kStep));
-    const Tensor dx = select_.backward(exec, summed(exec, d_selected), DType::kF32, saved);
+    const Tensor d_all = summed(exec, d_selected);
+    for (size_t i = 0; i < norms_.size(); ++i) {
+      const auto which = static_cast<Selected>(i);
+      const View d_part = part(d_all, which);
+      kernels::head_norm_backward(exec, norm(), d_part, part(f.raw, which), {}, norms_[i]->value,
+                                  f.inv_rms.row(static_cast<int64_t>(i)), d_part, {},
+                                  norms_[i]->grad);
+    }
+    const Tensor dx = select_.backward(exec, d_all, DType::kF32, saved);
     kernels::add(exec, dx, dx_scan, dx);
     conv_.backward(exec, input(f.projected), dx, input(d), context.sequence, context.state, saved);
     return project_.backward(exec, d, DType::kF32, saved);
@@ -100,7 +126,9 @@ class Mamba final : public Mixer {
   struct Saved {
     Tensor projected;  // [tokens, x | z]
     Tensor x;          // [tokens, inner] after the convolution
-    Tensor selected;   // [tokens, r | B | C]
+    Tensor raw;        // [tokens, r | B | C]
+    Tensor selected;   // the same after the norms
+    Tensor inv_rms;    // [3, tokens, 1]; undefined without norms
     Tensor step, dt;   // [tokens, inner] f32, before and after the softplus
     Tensor y;          // [tokens, inner]
   };
@@ -133,6 +161,17 @@ class Mamba final : public Mixer {
     sum_parts(exec, tensor_ranks_, out);
     return in_type(exec, out, compute_);
   }
+  kernels::HeadNorm norm() const { return {.epsilon = static_cast<float>(o_.norm_eps)}; }
+  Tensor normed(Exec& exec, Saved& f) const {
+    const Tensor out = exec.empty(f.raw.shape(), compute_);
+    f.inv_rms = exec.empty({3, f.raw.shape()[0], 1});
+    for (size_t i = 0; i < norms_.size(); ++i) {
+      const auto which = static_cast<Selected>(i);
+      kernels::head_norm_forward(exec, norm(), part(f.raw, which), {}, norms_[i]->value,
+                                 part(out, which), f.inv_rms.row(static_cast<int64_t>(i)));
+    }
+    return out;
+  }
   View input(const Tensor& rows) const { return rows.view().columns(0, o_.inner); }
   View gate(const Tensor& rows) const { return rows.view().columns(o_.inner, o_.inner); }
   View part(const Tensor& selected, Selected which) const {
@@ -153,6 +192,7 @@ class Mamba final : public Mixer {
   Parameter &dt_bias_, &a_log_, &d_;
   SelectiveRecurrence recurrence_;
   Linear out_;
+  std::vector<Parameter*> norms_;  // of r, B and C; none without select_norm
 };
 
 }  // namespace

@@ -17,10 +17,10 @@ namespace weft {
 namespace {
 
 constexpr int64_t kHeadWidth = 64;  // published
-constexpr float kNormEpsilon = 1e-5f;
 
 struct Mamba2Options {
-  int64_t heads = 0, groups = 1, state = 128, inner = 0;
+  int64_t heads = 0, groups = 1, state = 128, inner = 0, norm_groups = 0;
+  double norm_eps = 1e-5;
 };
 
 // What a tensor rank has: whole heads with their channels, an even part of the channels of B and C, which
@@ -34,6 +34,9 @@ void fields(FieldVisitor& f, Mamba2Options& c) {
   f("heads", c.heads, "0: heads of 64 channels", at_least(0));
   f("groups", c.groups, "of heads that share B and C, and of channels that are normalized together",
     at_least(1));
+  f("norm_groups", c.norm_groups, "of channels that are normalized together; 0: as groups",
+    at_least(0));
+  f("norm_eps", c.norm_eps, "epsilon of that norm", above(0));
   f("state", c.state, "rows of a head's state", at_least(1));
   f("inner", c.inner, "channels; 0: twice the hidden width", at_least(0));
 }
@@ -60,7 +63,7 @@ class Mamba2 final : public Mixer {
         d_(vector(build, "D", o_.heads, Init::constant(1.0))),
         recurrence_({.heads = {o_.heads, o_.heads, all.state, o_.inner / o_.heads},
                      .qk_heads = o_.groups}),
-        norm_(build, "norm.weight", o_.inner, 1, all.groups, kNormEpsilon),
+        norm_(build, "norm.weight", o_.inner, 1, all.norm_groups, static_cast<float>(all.norm_eps)),
         out_(build, {{"out_proj", build.hidden}}, o_.inner,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
@@ -131,7 +134,7 @@ class Mamba2 final : public Mixer {
     Tensor dt, log_decay;  // [tokens, heads] f32
     Tensor v;              // [tokens, inner]: dt x
     Tensor y, gated;       // [tokens, inner]
-    Tensor inv_rms;        // [tokens, groups]
+    Tensor inv_rms;        // [tokens, norm_groups]
     Tensor input, read;    // [tokens, groups * state] of all ranks: B and C; undefined with one rank
   };
   enum Mixed { kX, kInput, kRead };
@@ -193,6 +196,11 @@ void check(const MixerBuild& build, const Mamba2Options& o) {
                       place_of(build.options, "groups"), o.groups, o.heads,
                       nearest_divisor(o.heads, o.groups));
   }
+  if (o.inner % o.norm_groups != 0) {
+    throw ConfigError("{} = {} does not divide the {} channels; the nearest that does is {}",
+                      place_of(build.options, "norm_groups"), o.norm_groups, o.inner,
+                      nearest_divisor(o.inner, o.norm_groups));
+  }
 }
 
 Mamba2Part part_of(const MixerBuild& build, const Mamba2Options& o) {
@@ -216,6 +224,7 @@ std::unique_ptr<Mixer> make_mamba2(const MixerBuild& build) {
   auto o = read_options<Mamba2Options>(build.options, "mamba2");
   if (o.inner == 0) o.inner = 2 * build.hidden;
   if (o.heads == 0) o.heads = std::max<int64_t>(1, o.inner / kHeadWidth);
+  if (o.norm_groups == 0) o.norm_groups = o.groups;
   check(build, o);
   return std::make_unique<Mamba2>(build, o, part_of(build, o));
 }

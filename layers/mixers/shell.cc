@@ -5,8 +5,6 @@
 namespace weft {
 namespace {
 
-constexpr float kHeadNormEpsilon = 1e-5f;
-
 std::vector<Linear::Part> parts_of(const ScalarRule& rule) {
   const HeadOptions& h = rule.heads;
   std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
@@ -28,11 +26,12 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
       project_(build, parts_of(rule_), build.hidden, {.cut = Linear::Cut::kRows}),
       recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
       norm_(build.declare({.name = build.scope + "o_norm.weight",
-                           .global = {rule_.heads.dv},
-                           .partial_over = {Axis::kTensor},
-                           .init = Init::constant(1.0),
-                           .weight_decay = false,
-                           .f32 = true})),
+                                 .global = {rule_.joint_norm ? rule_.heads.heads * rule_.heads.dv
+                                                             : rule_.heads.dv},
+                                 .partial_over = {Axis::kTensor},
+                                 .init = Init::constant(1.0),
+                                 .weight_decay = false,
+                                 .f32 = true})),
       out_(build, {{"o_proj", build.hidden}}, rule_.heads.heads * rule_.heads.dv,
            {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
@@ -45,9 +44,9 @@ View ScalarShell::part(const Tensor& projected, Part which) const {
 ScalarRecurrence::Inputs ScalarShell::inputs(const Saved& f) const {
   ScalarRecurrence::Inputs in{
       part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), {}};
-  if (f.qk.defined()) {
-    in.q = f.qk.view().columns(0, widths_[kQ]);
-    in.k = f.qk.view().columns(widths_[kQ], widths_[kK]);
+  if (f.mapped.defined()) {
+    in.q = part(f.mapped, kQ), in.k = part(f.mapped, kK);
+    if (rule_.map_values) in.v = part(f.mapped, kV);
   }
   if (!rule_.log_decay.empty()) {
     in.log_decay = {
@@ -58,9 +57,9 @@ ScalarRecurrence::Inputs ScalarShell::inputs(const Saved& f) const {
 
 kernels::HeadNorm ScalarShell::head_norm() const {
   return {
-      .heads = rule_.heads.heads,
-      .epsilon = kHeadNormEpsilon,
-      .gate = rule_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
+      .heads = rule_.joint_norm ? 1 : rule_.heads.heads,
+      .epsilon = rule_.norm_epsilon,
+      .gate = rule_.output_gate ? rule_.gate : kernels::GateActivation::kNone};
 }
 
 void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
@@ -83,13 +82,13 @@ Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& con
   f.projected = project_.forward(exec, x, compute_, saved);
   if (rule_.rope) rotate(exec, sequence, f.projected, kernels::Rope::Direction::kForward);
   if (rule_.feature_map != kernels::Activation::kIdentity) {
-    const int64_t width = widths_[kQ] + widths_[kK];
-    f.qk = exec.empty({tokens, width}, compute_);
+    const int64_t width = mapped_width();
+    f.mapped = exec.empty({tokens, width}, compute_);
     kernels::activation_forward(exec, rule_.feature_map, f.projected.view().columns(0, width),
-                                f.qk);
+                                f.mapped);
   }
   f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
-  f.inv_rms = exec.empty({tokens, rule_.heads.heads});
+  f.inv_rms = exec.empty({tokens, head_norm().heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
                              f.inv_rms);
@@ -109,10 +108,9 @@ Tensor ScalarShell::backward(Exec& exec, const Tensor& dy, const MixerContext& c
   recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                        {part(d, kQ), part(d, kK), part(d, kV), {}}, saved);
   if (rule_.feature_map != kernels::Activation::kIdentity) {
-    const int64_t width = widths_[kQ] + widths_[kK];
-    const View d_qk = d.view().columns(0, width);
-    kernels::activation_backward(exec, rule_.feature_map, f.projected.view().columns(0, width),
-                                 d_qk, d_qk);
+    const View d_mapped = d.view().columns(0, mapped_width());
+    kernels::activation_backward(exec, rule_.feature_map,
+                                 f.projected.view().columns(0, mapped_width()), d_mapped, d_mapped);
   }
   if (rule_.rope) rotate(exec, sequence, d, kernels::Rope::Direction::kBackward);
   return project_.backward(exec, d, DType::kF32, saved);

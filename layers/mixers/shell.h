@@ -15,18 +15,22 @@ namespace weft {
 struct ScalarRule {
   HeadOptions heads = {};
   kernels::Activation feature_map = kernels::Activation::kIdentity;  // on q and k
+  bool map_values = false;                                           // and on v
   std::vector<float> log_decay = {};  // per head, the same for every token; empty: no decay
   float scale = 1.0f;                 // of the read
   bool rope = false;
   double rope_base = 10000.0;
   bool normalize = false;  // divide by the sum of the weights
   bool output_gate = true;
+  kernels::GateActivation gate = kernels::GateActivation::kSilu;  // of the output gate
+  bool joint_norm = false;  // one norm over all heads, with a weight per channel
+  float norm_epsilon = 1e-5f;
 };
 
 // The default layer around a linear recurrence:
 //   q, k, v, gate = projections of x;   q, k -> feature map or rotation
 //   o = recurrence(q, k, v)
-//   y = o_proj( RMSNorm_head(o) * silu(gate) )
+//   y = o_proj( RMSNorm_head(o) * silu(gate) )        (or RMSNorm over all heads, or a sigmoid)
 class ScalarShell final : public Mixer {
  public:
   ScalarShell(const MixerBuild& build, ScalarRule rule);
@@ -40,14 +44,17 @@ class ScalarShell final : public Mixer {
  private:
   struct Saved {
     Tensor projected;  // [tokens, q | k | v | gate]; q and k rotated where rope is on
-    Tensor qk;         // [tokens, q | k] after the feature map; undefined for the identity
+    Tensor mapped;     // [tokens, q | k (| v)] after the feature map; undefined for the identity
     Tensor out;        // [tokens, heads * dv]
-    Tensor inv_rms;    // [tokens, heads]
+    Tensor inv_rms;    // [tokens, heads], joint: [tokens, 1]
   };
   enum Part { kQ, kK, kV, kGate };
   View part(const Tensor& projected, Part which) const;  // empty for a gate that is not there
   ScalarRecurrence::Inputs inputs(const Saved& frame) const;
   kernels::HeadNorm head_norm() const;
+  int64_t mapped_width() const {
+    return widths_[kQ] + widths_[kK] + (rule_.map_values ? widths_[kV] : 0);
+  }
   void rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
               kernels::Rope::Direction direction) const;
 
@@ -57,7 +64,7 @@ class ScalarShell final : public Mixer {
   int64_t widths_[4];  // of the parts
   Linear project_;
   ScalarRecurrence recurrence_;
-  Parameter& norm_;  // [dv]
+  Parameter& norm_;  // [dv], joint: [heads * dv]
   Linear out_;
 };
 

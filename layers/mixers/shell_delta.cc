@@ -9,8 +9,6 @@
 namespace weft {
 namespace {
 
-constexpr float kHeadNormEpsilon = 1e-5f;
-
 // Tensor ranks share whole groups: a query head with all value heads that read it.
 std::vector<Linear::Part> parts_of(const DeltaRule& r) {
   const int64_t group = r.value_heads / r.heads;
@@ -86,7 +84,7 @@ DeltaRecurrence::Inputs DeltaShell::inputs(const Saved& f) const {
 kernels::HeadNorm DeltaShell::head_norm() const {
   return {
       .heads = rule_.value_heads,
-      .epsilon = kHeadNormEpsilon,
+      .epsilon = rule_.norm_epsilon,
       .gate = rule_.output_gate ? kernels::GateActivation::kSilu : kernels::GateActivation::kNone};
 }
 

@@ -21,6 +21,7 @@ struct DeltaRule {
   bool decay = false;
   float beta_factor = 1.0f;  // 2: eigenvalues of a step may be negative
   bool output_gate = false;
+  float norm_epsilon = 1e-5f;  // of the output's norm
 };
 
 // The layer around the delta rule:

@@ -1,10 +1,13 @@
-// Softmax attention.   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j) v_j   over j <= i in the same
-// document and, with a window w, i - j < w. Query head h reads kv head h / (heads / kv_heads).
-// projection (+ bias) -> QK-norm -> rotation -> attention -> o_proj
+// Softmax attention.   o_i = sum_j softmax_j(s q_i . k_j) v_j,   s = d^{-1/2} unless set,   over j <= i
+// in the same document and, with a window w, i - j < w. Query head h reads kv head
+// h / (heads / kv_heads).
+// projection (+ bias) -> QK-norm -> rotation -> attention -> times sigmoid(g_proj x) -> o_proj
 #include <cmath>
+#include <optional>
 
 #include "kernels/norm.h"
 #include "kernels/rope.h"
+#include "kernels/sigmoid_gate.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
@@ -18,9 +21,12 @@ struct SoftmaxOptions {
   bool rope = true;
   double rope_base = 10000.0;
   int64_t rope_width = 0;
-  bool qk_norm = false;
+  bool qk_norm = false, qk_norm_joint = false;
+  double qk_norm_eps = 1e-6;
   int64_t window = 0;
+  double scale = 0.0;
   bool bias = false;
+  bool output_gate = false;
 };
 
 void fields(FieldVisitor& f, SoftmaxOptions& c) {
@@ -30,11 +36,13 @@ void fields(FieldVisitor& f, SoftmaxOptions& c) {
   f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all",
     between(0, 1 << 20));
   f("qk_norm", c.qk_norm, "RMSNorm of q and k per head, before the rotation");
+  f("qk_norm_joint", c.qk_norm_joint, "QK-norm over all heads at once, with a weight per channel");
+  f("qk_norm_eps", c.qk_norm_eps, "epsilon of the QK-norm", above(0));
   f("window", c.window, "keys a token sees, itself included; 0: all", at_least(0));
+  f("scale", c.scale, "factor on q . k before the softmax; 0: dk^(-1/2)", at_least(0));
   f("bias", c.bias, "biases on the q, k and v projections");
+  f("output_gate", c.output_gate, "multiply the output by the sigmoid of a projection of the input");
 }
-
-constexpr float kQkNormEpsilon = 1e-6f;
 
 class Softmax final : public Mixer {
  public:
@@ -50,12 +58,17 @@ class Softmax final : public Mixer {
              h_.kv_part("v_proj", h_.dv)},
             build.hidden,
             {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
-        rows_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk)), o.window}),
+        rows_({h_, static_cast<float>(o.scale), o.window}),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
+    if (o.output_gate) {
+      gate_.emplace(build, std::vector<Linear::Part>{{"g_proj", h_.heads * h_.dv, h_.dv}},
+                    build.hidden, Linear::Options{.cut = Linear::Cut::kRows});
+    }
     if (!o.qk_norm) return;
-    q_norm_ = &declare_norm(build, "q_norm.weight");
-    k_norm_ = &declare_norm(build, "k_norm.weight");
+    offset_ = build.norm_offset ? 1.0f : 0.0f;
+    q_norm_ = &declare_norm(build, "q_norm.weight", h_.heads);
+    k_norm_ = &declare_norm(build, "k_norm.weight", h_.kv_heads);
   }
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
@@ -65,7 +78,13 @@ class Softmax final : public Mixer {
     f.projected = project_.forward(exec, x, compute_, saved);
     if (o_.qk_norm) normalize(exec, f);
     if (o_.rope) rotate(exec, sequence, queries(f), keys(f), kernels::Rope::Direction::kForward);
-    const Tensor out = rows_.forward(exec, inputs(f), {}, sequence, context.part("keys"), saved);
+    Tensor out = rows_.forward(exec, inputs(f), {}, sequence, context.part("keys"), saved);
+    if (gate_) {
+      f.gate = gate_->forward(exec, x, compute_, saved);
+      f.out = out;
+      out = exec.empty(f.out.shape(), compute_);
+      kernels::sigmoid_gate_forward(exec, f.out, f.gate, out);
+    }
     saved.push(std::move(f));
     return out_.forward(exec, out, DType::kF32, saved);
   }
@@ -75,22 +94,31 @@ class Softmax final : public Mixer {
     const Sequence& sequence = context.sequence;
     const Tensor d_out = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
+    Tensor dx_gate;
+    if (gate_) {
+      const Tensor d_gate = exec.empty(f.gate.shape(), compute_);
+      kernels::sigmoid_gate_backward(exec, f.out, f.gate, d_out, d_out, d_gate);
+      dx_gate = gate_->backward(exec, d_gate, DType::kF32, saved);
+    }
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     const View dq = columns(d, 0), dk = columns(d, 1), dv = columns(d, 2);
     rows_.backward(exec, inputs(f), {}, sequence, d_out, context.part("keys"), {dq, dk, dv}, saved);
     if (o_.rope) rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
     if (o_.qk_norm) {
       kernels::head_norm_backward(exec, head_norm(h_.heads), dq, columns(f.projected, 0), {},
-                                  q_norm_->value, f.q_inv_rms, dq, {}, q_norm_->grad);
+                                  norm_scale(exec, *q_norm_), f.q_inv_rms, dq, {}, q_norm_->grad);
       kernels::head_norm_backward(exec, head_norm(h_.kv_heads), dk, columns(f.projected, 1), {},
-                                  k_norm_->value, f.k_inv_rms, dk, {}, k_norm_->grad);
+                                  norm_scale(exec, *k_norm_), f.k_inv_rms, dk, {}, k_norm_->grad);
     }
-    return project_.backward(exec, d, DType::kF32, saved);
+    const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
+    if (gate_) kernels::add(exec, dx, dx_gate, dx);
+    return dx;
   }
 
   double flops_per_token(int64_t length) const override {
+    const int64_t gate = gate_ ? h_.heads * h_.dv : 0;
     return 2.0 * static_cast<double>(hidden_) *
-               static_cast<double>(project_.out() + h_.heads * h_.dv) +
+               static_cast<double>(project_.out() + gate + h_.heads * h_.dv) +
            rows_.flops_per_token(length);
   }
 
@@ -99,15 +127,16 @@ class Softmax final : public Mixer {
     Tensor projected;  // [tokens, q | k | v]; without QK-norm q and k are rotated in place
     Tensor q, k;       // after norm and rotation; undefined without QK-norm
     Tensor q_inv_rms, k_inv_rms;
+    Tensor out, gate;  // before the gate and before its sigmoid; undefined without a gate
   };
 
-  Parameter& declare_norm(const MixerBuild& build, const char* name) const {
+  Parameter& declare_norm(const MixerBuild& build, const char* name, int64_t heads) const {
     return build.declare({.name = build.scope + name,
-                          .global = {h_.dk},
-                          .partial_over = {Axis::kTensor},
-                          .init = Init::constant(1.0),
-                          .weight_decay = false,
-                          .f32 = true});
+                                .global = {o_.qk_norm_joint ? heads * h_.dk : h_.dk},
+                                .partial_over = {Axis::kTensor},
+                                .init = Init::constant(build.norm_offset ? 0.0 : 1.0),
+                                .weight_decay = false,
+                                .f32 = true});
   }
 
   View columns(const Tensor& t, int which) const {
@@ -120,20 +149,28 @@ class Softmax final : public Mixer {
   }
   View keys(const Saved& f) const { return f.k.defined() ? f.k.view() : columns(f.projected, 1); }
 
-  static kernels::HeadNorm head_norm(int64_t heads) {
-    return {.heads = heads, .epsilon = kQkNormEpsilon};
+  kernels::HeadNorm head_norm(int64_t heads) const {
+    return {.heads = o_.qk_norm_joint ? 1 : heads, .epsilon = static_cast<float>(o_.qk_norm_eps)};
+  }
+  // What a norm's weight stands for: itself, or one more.
+  Tensor norm_scale(Exec& exec, const Parameter& weight) const {
+    if (offset_ == 0.0f) return weight.value;
+    const Tensor one = exec.scratch(weight.shape);
+    kernels::fill(exec, one, offset_);
+    kernels::add(exec, one, weight.value, one);
+    return one;
   }
 
   void normalize(Exec& exec, Saved& f) const {
     const int64_t tokens = f.projected.shape()[0];
     f.q = exec.empty({tokens, h_.heads * h_.dk}, compute_);
     f.k = exec.empty({tokens, h_.kv_heads * h_.dk}, compute_);
-    f.q_inv_rms = exec.empty({tokens, h_.heads});
-    f.k_inv_rms = exec.empty({tokens, h_.kv_heads});
+    f.q_inv_rms = exec.empty({tokens, head_norm(h_.heads).heads});
+    f.k_inv_rms = exec.empty({tokens, head_norm(h_.kv_heads).heads});
     kernels::head_norm_forward(exec, head_norm(h_.heads), columns(f.projected, 0), {},
-                               q_norm_->value, f.q, f.q_inv_rms);
+                               norm_scale(exec, *q_norm_), f.q, f.q_inv_rms);
     kernels::head_norm_forward(exec, head_norm(h_.kv_heads), columns(f.projected, 1), {},
-                               k_norm_->value, f.k, f.k_inv_rms);
+                               norm_scale(exec, *k_norm_), f.k, f.k_inv_rms);
   }
 
   void rotate(Exec& exec, const Sequence& sequence, View q, View k,
@@ -159,8 +196,10 @@ class Softmax final : public Mixer {
   Linear project_;
   AttentionRows rows_;
   Linear out_;
-  Parameter* q_norm_ = nullptr;  // [dk]
+  std::optional<Linear> gate_;
+  Parameter* q_norm_ = nullptr;  // [dk], joint: [heads * dk], [kv_heads * dk]
   Parameter* k_norm_ = nullptr;
+  float offset_ = 0.0f;  // added to the weights of the norms
 };
 
 }  // namespace
@@ -169,6 +208,8 @@ std::unique_ptr<Mixer> make_softmax(const MixerBuild& build) {
   auto o = read_options<SoftmaxOptions>(build.options, "softmax");
   o.heads = resolve(build, o.heads);
   if (o.rope_width == 0) o.rope_width = o.heads.dk;
+  if (o.scale == 0) o.scale = 1.0 / std::sqrt(static_cast<double>(o.heads.dk));
+  if (o.qk_norm && o.qk_norm_joint) needs_all_heads(build, "qk_norm_joint");
   if (o.rope) check_rotary(build, o.rope_width, o.heads.dk);
   return std::make_unique<Softmax>(build, o);
 }

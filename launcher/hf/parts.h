@@ -1,0 +1,88 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/run_config.h"
+#include "launcher/hf/family.h"
+#include "launcher/hf/layer_options.h"
+
+// What the classes of published models have in common, for the files of launcher/hf/families.def.
+namespace weft {
+
+// Gives every layer its letter; equal layers share one. N stands for softmax attention, L for the
+// first other mixer.
+void set_layers(ModelConfig& model, const std::vector<LayerConfig>& layers);
+
+// vocab, hidden, layers, tied embeddings, epsilon: the keys that nearly all share.
+ModelConfig read_shape(const HfConfig& config, const char* epsilon = "rms_norm_eps",
+                       double default_epsilon = 1e-6);
+void write_shape(const ModelConfig& model, nlohmann::json& config,
+                 const char* epsilon = "rms_norm_eps");
+
+// Heads, widths and rotation of softmax attention.
+LayerConfig read_attention(const HfConfig& config, const ModelConfig& model);
+// Base and share of the rotation, from rope_parameters or from the keys of older folders.
+struct Rotation {
+  double base = 10000.0, share = 1.0;
+};
+Rotation read_rotation(const HfConfig& config, double default_share = 1.0);
+void write_attention(const LayerOptions& attention, nlohmann::json& config);
+
+// The first layer with that mixer (any when empty) and that feed-forward; null when there is none.
+const LayerConfig* find_layer(const ModelConfig& model, const std::string& mixer,
+                              const std::string& ffn = "");
+
+// "block.3." and "model.layers.3.": the names of one layer on both sides.
+struct LayerNames {
+  std::string weft, hf;
+};
+LayerNames layer_names(int64_t layer, const std::string& hf_prefix = "model.layers.");
+
+// Embedding, final norm and head.
+struct OuterNames {
+  std::string embed = "model.embed_tokens.weight", norm = "model.norm.weight",
+              head = "lm_head.weight";
+};
+void map_outer(const ModelConfig& model, TensorMap& map, const OuterNames& names = {});
+
+// q, k, v, o with whatever of biases and QK-norms the mixer has; `hf` ends in a dot.
+void map_attention(TensorMap& map, const std::string& weft, const std::string& hf);
+// Gate, up and down of a dense feed-forward or a shared expert.
+struct MlpNames {
+  std::string gate = "gate_proj.weight", up = "up_proj.weight", down = "down_proj.weight";
+};
+void map_mlp(TensorMap& map, const std::string& weft, const std::string& hf,
+             const MlpNames& names = {});
+// Experts, one by one: hf + "experts.E." + name.
+void map_experts(TensorMap& map, const std::string& weft, const std::string& hf,
+                 const MlpNames& names = {});
+inline MlpNames numbered_names() { return {"w1.weight", "w3.weight", "w2.weight"}; }
+
+// The norms of a layer and its softmax attention, named as in llama and its descendants.
+void map_llama_layer(TensorMap& map, const LayerNames& names);
+// Router, experts and, where the model has them, shared expert and its gate, named as in qwen2_moe.
+void map_qwen_experts(TensorMap& map, const std::string& weft, const std::string& hf);
+
+// Experts under the usual keys; `experts` and `ffn` name the keys that differ.
+struct ExpertKeys {
+  const char* experts = "num_experts";
+  const char* active = "num_experts_per_tok";
+  const char* ffn = "moe_intermediate_size";
+};
+void read_experts(const HfConfig& config, const ExpertKeys& keys, ModelConfig& model);
+void write_experts(const ModelConfig& model, const ExpertKeys& keys, nlohmann::json& config);
+
+// "full_attention" for layers of that mixer, "linear_attention" for the others.
+nlohmann::json layer_types(const ModelConfig& model, const std::string& full);
+// Which layers are of full attention, by layer_types; `otherwise` where there is no such key.
+std::vector<bool> read_layer_types(const HfConfig& config, int64_t layers,
+                                   const std::vector<bool>& otherwise);
+
+// The layers that have no experts, as decoder_sparse_step = 1 and mlp_only_layers say it.
+nlohmann::json dense_layers(const ModelConfig& model);
+// Which layers of a model have experts, by decoder_sparse_step and mlp_only_layers.
+bool sparse_layer(const HfConfig& config, int64_t layer);
+
+}  // namespace weft
