@@ -111,10 +111,10 @@ void map_latent(TensorMap& map, const LayerOptions& o, const std::string& weft,
   }
   if (!direct) {
     map.whole(weft + "q_a_proj.weight", hf + "q_a_proj.weight");
-    map.whole(weft + "q_norm.weight", hf + "q_a_layernorm.weight");
+    map.whole(weft + "q_a_norm.weight", hf + "q_a_layernorm.weight");
   }
   map.whole(weft + "kv_a_proj.weight", hf + "kv_a_proj_with_mqa.weight");
-  map.whole(weft + "kv_norm.weight", hf + "kv_a_layernorm.weight");
+  map.whole(weft + "kv_a_norm.weight", hf + "kv_a_layernorm.weight");
   const int64_t rank = o.integer("kv_rank");
   const Shape both{heads * (dk + dv), rank};
   map.rows(weft + "k_b_proj.weight", {0, heads * dk}, hf + "kv_b_proj.weight", both,

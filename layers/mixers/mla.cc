@@ -61,7 +61,7 @@ class Mla final : public Mixer {
         hidden_(build.hidden),
         down_(build, {{"kv_a_proj", o.kv_rank + o.rope_width}}, build.hidden,
               {.partial_over = {Axis::kTensor}}),
-        norm_(norm_weight(build, "kv_norm.weight", o.kv_rank)),
+        norm_(norm_weight(build, "kv_a_norm.weight", o.kv_rank)),
         up_(build, {{"k_b_proj", h_.heads * h_.dk, h_.dk}, {"v_b_proj", h_.heads * h_.dv, h_.dv}},
             o.kv_rank, {.cut = Linear::Cut::kRows}),
         rows_({whole_heads(), 1.0f / std::sqrt(static_cast<float>(width())), 0}),
@@ -71,7 +71,7 @@ class Mla final : public Mixer {
     if (!direct) {
       q_down_.emplace(build, std::vector<Linear::Part>{{"q_a_proj", o.q_rank}}, build.hidden,
                       Linear::Options{.partial_over = {Axis::kTensor}});
-      q_norm_ = &norm_weight(build, "q_norm.weight", o.q_rank);
+      q_norm_ = &norm_weight(build, "q_a_norm.weight", o.q_rank);
     }
     query_.emplace(
         build,

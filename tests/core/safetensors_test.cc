@@ -66,6 +66,20 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_EQ(get_file(path).size() % 8, 2u);  // all aligned: the 10 bytes of `half` come last
 }
 
+TEST(Safetensors, WritesATensorInParts) {
+  Rig rig;
+  const ScratchFolder folder;
+  const Tensor whole = rig.normal("whole", {5, 3}), other = rig.normal("other", {2});
+  SafetensorsWriter writer(folder / "x", {}, {{"whole", DType::kF32, {5, 3}}, {"other", DType::kF32, {2}}});
+  writer.write_part(whole.row_range(0, 2));
+  writer.write_part(whole.row_range(2, 3));
+  writer.write(other);
+  writer.finish();
+  const SafetensorsFile file(folder / "x");
+  EXPECT_TRUE(SameBits(file.view("whole"), whole));
+  EXPECT_TRUE(SameBits(file.view("other"), other));
+}
+
 TEST(Safetensors, WritesTheSameBytesAsTheFormatPrescribes) {
   const ScratchFolder folder;
   const float numbers[2] = {1.0f, -2.0f};
@@ -94,6 +108,18 @@ TEST(Safetensors, ConvertsWhenAsked) {
   EXPECT_THROW(file.read(rig.pool, "h", DType::kI32), ConfigError);
   EXPECT_THROW(file.view("h"), ConfigError);
   EXPECT_TRUE(std::isnan(half_to_float(0x7e00)));
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {  // every half, but for the payload of a NaN
+    const float x = half_to_float(static_cast<uint16_t>(bits));
+    if (!std::isnan(x)) {
+      EXPECT_EQ(float_to_half(x), bits);
+    }
+  }
+  EXPECT_TRUE(std::isnan(half_to_float(float_to_half(std::nanf("")))));
+  EXPECT_EQ(float_to_half(1.0f + 0x1.0p-11f), 0x3c00);           // a tie goes to the even one
+  EXPECT_EQ(float_to_half(1.0f + 0x1.8p-10f), 0x3c02);           // so here upwards
+  EXPECT_EQ(float_to_half(65519.0f), 0x7bff);                    // the last that does not overflow
+  EXPECT_EQ(float_to_half(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_half(-0x1.0p-25f), 0x8000);                 // half of the smallest: to zero
 }
 
 TEST(Safetensors, ReadsUnalignedTensorsByCopy) {

@@ -123,8 +123,29 @@ TEST_F(Gradients, OfLossHead) {
   expect_all_weights(loss);
 }
 
-// Embedding, blocks of both kinds of feed-forward, final norm, tied head: the whole chain.
-TEST_F(Gradients, OfWholeModel) {
+// The whole chain of a model, with random tokens.
+class WholeModel : public Gradients {
+ protected:
+  void expect_gradients(const Config& config, Recompute recompute = Recompute::kNone) {
+    const ModelStage model(config.model, recompute, DType::kF32, store);
+    prepare();
+    const Sequence sequence = make_sequence(rig.exec, {0, 19, 31});
+    const Tensor tokens = rig.exec.empty({31}, DType::kI32),
+                 targets = rig.exec.empty({31}, DType::kI32);
+    for (int i = 0; i < 31; ++i) {
+      tokens.data<int32_t>()[i] = (i * 7 + 3) % 41;
+      targets.data<int32_t>()[i] = (i * 11 + 1) % 41;
+    }
+    const auto loss = [&] { return model.evaluate(rig.exec, tokens, targets, sequence); };
+    StepContext context;
+    store.zero_gradients(rig.exec);
+    EXPECT_NEAR(model.train(rig.exec, tokens, targets, sequence, 1.0f, context), loss(), 1e-3);
+    expect_all_weights(loss);
+  }
+};
+
+// Embedding, blocks of both kinds of feed-forward, final norm, tied head.
+TEST_F(WholeModel, OfPlainBlocks) {
   const Config config = config_from_text(R"(
 [model]
 vocab = 41
@@ -152,20 +173,52 @@ ffn = 16
 aux_loss = 0.0
 )",
                                          "whole_model.toml");
-  const ModelStage model(config.model, Recompute::kNone, DType::kF32, store);
-  prepare();
-  const Sequence sequence = make_sequence(rig.exec, {0, 19, 31});
-  const Tensor tokens = rig.exec.empty({31}, DType::kI32),
-               targets = rig.exec.empty({31}, DType::kI32);
-  for (int i = 0; i < 31; ++i) {
-    tokens.data<int32_t>()[i] = (i * 7 + 3) % 41;
-    targets.data<int32_t>()[i] = (i * 11 + 1) % 41;
-  }
-  const auto loss = [&] { return model.evaluate(rig.exec, tokens, targets, sequence); };
-  StepContext context;
-  store.zero_gradients(rig.exec);
-  EXPECT_NEAR(model.train(rig.exec, tokens, targets, sequence, 1.0f, context), loss(), 1e-3);
-  expect_all_weights(loss);
+  expect_gradients(config);
+}
+
+// Norms that count from one, factors on embedding, logits and both sides of the residual sums, a normed
+// stream past the branches, a shared expert of a width of its own.
+constexpr const char* kScaled = R"(
+[model]
+vocab = 41
+hidden = 32
+layers = 3
+pattern = "LND"
+norm_offset = true
+embed_scale = 1.5
+logit_scale = 0.7
+[model.layer.L]
+mixer = "retnet"
+heads = 2
+ffn = "moe"
+residual = [0.8, 1.3]
+ffn_residual = [1.2, 0.6]
+residual_norm = true
+[model.layer.N]
+mixer = "softmax"
+heads = 4
+kv_heads = 2
+qk_norm = true
+ffn = "none"
+residual = [1.0, 0.4]
+[model.layer.D]
+mixer = "bla"
+heads = 2
+ffn = "dense"
+ffn_residual = [0.9, 1.0]
+[model.moe]
+experts = 4
+active = 4
+ffn = 16
+shared_ffn = 11
+shared_gate = true
+aux_loss = 0.0
+)";
+
+TEST_F(WholeModel, OfScaledBlocks) { expect_gradients(config_from_text(kScaled, "scaled.toml")); }
+
+TEST_F(WholeModel, OfScaledBlocksComputedTwice) {
+  expect_gradients(config_from_text(kScaled, "scaled.toml"), Recompute::kFull);
 }
 
 }  // namespace
