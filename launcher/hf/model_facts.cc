@@ -2,6 +2,7 @@
 // filled in, numbers written one way, and widths that "0" leaves to the mixer worked out.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "core/config.h"
 #include "launcher/hf/family.h"
@@ -48,6 +49,7 @@ void add_layer(const ModelConfig& model, int64_t index, Facts& facts) {
 
 LayerOptions::LayerOptions(const ModelConfig& model, const LayerConfig& layer)
     : hidden_(model.hidden) {
+  std::set<std::string> integers;
   for (const MixerInfo& info : mixer_list()) {
     if (info.name != layer.mixer) continue;
     for (const FieldInfo& field : info.options) {
@@ -55,10 +57,11 @@ LayerOptions::LayerOptions(const ModelConfig& model, const LayerConfig& layer)
       std::string value = set == nullptr ? field.default_value : print_toml_value(*set);
       if (field.type == "number") value = fmt::format("{}", std::stod(value));
       values_[field.name] = value;
+      if (field.type == "integer") integers.insert(field.name);
     }
   }
   const auto fill = [&](const char* key, int64_t value) {
-    if (has(key) && integer(key) == 0) values_[key] = fmt::format("{}", value);
+    if (integers.contains(key) && integer(key) == 0) values_[key] = fmt::format("{}", value);
   };
   fill("inner", 2 * hidden_);
   if (layer.mixer == "mamba2") fill("heads", std::max<int64_t>(1, integer("inner") / 64));
@@ -73,7 +76,7 @@ LayerOptions::LayerOptions(const ModelConfig& model, const LayerConfig& layer)
   if (has("groups")) fill("norm_groups", integer("groups"));
   fill("kv_rank", std::max<int64_t>(1, hidden_ / 4));
   fill("dt_rank", (hidden_ + 15) / 16);
-  if (has("scale") && has("dk") && number("scale") == 0) {
+  if (layer.mixer == "softmax" && number("scale") == 0) {
     values_["scale"] = fmt::format("{}", 1.0 / std::sqrt(static_cast<double>(integer("dk"))));
   }
   // What does nothing is not compared.

@@ -190,7 +190,9 @@ void map_qwen_experts(TensorMap& map, const std::string& weft, const std::string
 }
 
 void read_experts(const HfConfig& config, const ExpertKeys& keys, ModelConfig& model) {
-  model.moe.experts = config.integer(keys.experts);
+  // The same number under either of two names.
+  const char* other = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  model.moe.experts = config.integer(config.has(keys.experts) ? keys.experts : other);
   model.moe.active = config.integer(keys.active);
   model.moe.ffn = config.integer(keys.ffn);
   if (model.moe.experts < 1) config.refuse(keys.experts, "must be at least 1");
