@@ -72,7 +72,7 @@ void fields(FieldVisitor& f, ModelConfig& c) {
     "one letter per layer, repeated to fill `layers`; letters are defined in [model.layer.X]");
   f("tie_embeddings", c.tie_embeddings, "output head and embedding share one matrix");
   f("norm_eps", c.norm_eps, "epsilon of the norms", above(0));
-  f("norm_offset", c.norm_offset, "weights of norms count from one: they scale by 1 + weight");
+  f("norm_offset", c.norm_offset, "weights of the norms of blocks count from one: they scale by 1 + weight");
   f("embed_scale", c.embed_scale, "factor on what the embedding gives", above(0));
   f("logit_scale", c.logit_scale, "factor on the logits", above(0));
   f.letters("layer", c.letters, "what a letter of the pattern stands for");

@@ -23,7 +23,6 @@ struct Build {
   int64_t layers = 1;      // depth of the whole model, over all pipeline stages
   DType compute = DType::kF32;
   float norm_epsilon = 1e-5f;
-  bool norm_offset = false;  // weights of norms count from one: they scale by 1 + weight
   kernels::FfnActivation activation = kernels::FfnActivation::kSwiglu;  // of feed-forward layers
   ExpertMode expert_mode = ExpertMode::kGrouped;
   // The ranks that weights are cut over; null: one.

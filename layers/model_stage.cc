@@ -71,7 +71,8 @@ Residual residual(const std::array<double, 2>& factors, bool normed) {
 
 Block make_block(const ModelConfig& model, const Build& build, Recompute recompute) {
   const LayerConfig& layer = layer_config_of(model, build.layer);
-  RmsNorm norm1(build, "norm1");
+  const RmsNorm::Scale scale{.offset = model.norm_offset ? 1.0f : 0.0f};
+  RmsNorm norm1(build, "norm1", scale);
   auto mixer = make_mixer(layer.mixer, MixerBuild{build.in("mixer"), layer.options});
   const Residuals residuals{residual(layer.residual, layer.residual_norm),
                             residual(layer.ffn_residual, layer.residual_norm)};
@@ -79,7 +80,7 @@ Block make_block(const ModelConfig& model, const Build& build, Recompute recompu
     return Block(std::move(mixer), norm1, nullptr, nullptr, recompute, build.tensor_ranks,
                  residuals);
   }
-  auto norm2 = std::make_unique<RmsNorm>(build, "norm2");
+  auto norm2 = std::make_unique<RmsNorm>(build, "norm2", scale);
   auto feed_forward = make_feed_forward(model, layer, build);
   return Block(std::move(mixer), norm1, std::move(feed_forward), std::move(norm2), recompute,
                build.tensor_ranks, residuals);
@@ -104,7 +105,6 @@ Build outer_build(const ModelConfig& model, DType compute, ParameterStore& store
           .layers = model.layers,
           .compute = compute,
           .norm_epsilon = static_cast<float>(model.norm_eps),
-          .norm_offset = model.norm_offset,
           .tensor_ranks = tensor_ranks};
 }
 
@@ -116,7 +116,8 @@ ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType comp
                  static_cast<float>(model.embed_scale)),
       blocks_(make_blocks(model, outer_build(model, compute, store, tensor_ranks), recompute)),
       norm_(outer_build(model, compute, store, tensor_ranks), "norm",
-            static_cast<float>(model.logit_scale)),
+            {.offset = model.norm_offset ? 1.0f : 0.0f,
+             .factor = static_cast<float>(model.logit_scale)}),
       head_(outer_build(model, compute, store, tensor_ranks), model.vocab,
             model.tie_embeddings ? &embedding_.table() : nullptr) {}
 

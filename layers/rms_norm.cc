@@ -5,23 +5,23 @@
 
 namespace weft {
 
-RmsNorm::RmsNorm(const Build& build, const std::string& name, float factor)
+RmsNorm::RmsNorm(const Build& build, const std::string& name, const Scale& scale)
     : weight_(build.store.declare({.name = build.scope + name + ".weight",
                                    .global = {build.hidden},
                                    .partial_over = {Axis::kTensor},
-                                   .init = Init::constant(build.norm_offset ? 0.0 : 1.0),
+                                   .init = Init::constant(1.0 - static_cast<double>(scale.offset)),
                                    .weight_decay = false,
                                    .f32 = true})),
       epsilon_(build.norm_epsilon),
-      offset_(build.norm_offset ? 1.0f : 0.0f),
-      factor_(factor),
+      scale_(scale),
       compute_(build.compute) {}
 
 Tensor RmsNorm::scale(Exec& exec) const {
-  if (offset_ == 0.0f && factor_ == 1.0f) return weight_.value;
+  if (scale_.offset == 0.0f && scale_.factor == 1.0f) return weight_.value;
   const Tensor out = exec.scratch(weight_.shape);
   const float* w = weight_.value.data<float>();
-  for (int64_t i = 0; i < out.elements(); ++i) out.data<float>()[i] = factor_ * (offset_ + w[i]);
+  for (int64_t i = 0; i < out.elements(); ++i)
+    out.data<float>()[i] = scale_.factor * (scale_.offset + w[i]);
   return out;
 }
 
@@ -38,13 +38,13 @@ Tensor RmsNorm::backward(Exec& exec, const Tensor& dy, const Tensor& residual,
   const auto [x, inv_rms] = saved.pop<Saved>();
   const Tensor dx = exec.empty(x.shape());
   const ConstView past = residual.defined() ? ConstView(residual) : ConstView{};
-  if (factor_ == 1.0f) {
+  if (scale_.factor == 1.0f) {
     kernels::rms_norm_backward(exec, dy, x, scale(exec), inv_rms, past, dx, weight_.grad);
     return dx;
   }
   const Tensor d_scale = exec.zeros(weight_.shape);
   kernels::rms_norm_backward(exec, dy, x, scale(exec), inv_rms, past, dx, d_scale);
-  kernels::scale(exec, d_scale, factor_, d_scale);
+  kernels::scale(exec, d_scale, scale_.factor, d_scale);
   kernels::add(exec, weight_.grad, d_scale, weight_.grad);
   return dx;
 }

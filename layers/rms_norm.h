@@ -8,13 +8,17 @@
 namespace weft {
 
 // y = x / rms(x) * weight, row by row.   x: [tokens, hidden] f32 (the residual stream), y: compute type
-// With the build's norm_offset 1 + weight, and with a factor that times it, take the weight's place.
+// In the weight's place may stand factor * (offset + weight).
 //
 // The weight is replicated over the tensor axis. Where rows are split over that axis between
 // tensor-parallel regions its gradient is a partial sum, which the spec says once.
 class RmsNorm {
  public:
-  RmsNorm(const Build& build, const std::string& name, float factor = 1.0f);
+  struct Scale {
+    float offset = 0.0f, factor = 1.0f;
+  };
+  RmsNorm(const Build& build, const std::string& name, const Scale& scale);
+  RmsNorm(const Build& build, const std::string& name) : RmsNorm(build, name, Scale()) {}
 
   Tensor forward(Exec& exec, const Tensor& x, SavedStack& saved) const;
   // Gradient of x, plus `residual`, the gradient that flows past the norm. Adds into the weight's.
@@ -29,7 +33,7 @@ class RmsNorm {
 
   Parameter& weight_;
   float epsilon_;
-  float offset_, factor_;
+  Scale scale_;
   DType compute_;
 };
 

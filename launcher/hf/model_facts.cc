@@ -84,8 +84,9 @@ LayerOptions::LayerOptions(const ModelConfig& model, const LayerConfig& layer)
     values_.erase("rope_base");
     if (layer.mixer != "mla") values_.erase("rope_width");
   }
-  if (has("qk_norm") && !flag("qk_norm"))
-    values_.erase("qk_norm_eps"), values_.erase("qk_norm_joint");
+  if (has("qk_norm") && !flag("qk_norm")) {
+    for (const char* key : {"qk_norm_eps", "qk_norm_joint", "qk_norm_offset"}) values_.erase(key);
+  }
   if (has("select_norm") && !flag("select_norm")) values_.erase("norm_eps");
 }
 

@@ -35,6 +35,7 @@ LayerConfig read_gated_attention(const HfConfig& config, const ModelConfig& mode
   layer.options.set("rope_width",
                     static_cast<int64_t>(static_cast<double>(width) * rotation.share));
   layer.options.set("qk_norm", true);
+  layer.options.set("qk_norm_offset", true);
   layer.options.set("qk_norm_eps", model.norm_eps);
   layer.options.set("output_gate", true);
   return layer;

@@ -5,6 +5,7 @@
 // a sigmoid and norm all heads at once, which are options of their own.
 #include <cmath>
 
+#include "layers/mixers/all_heads.h"
 #include "layers/mixers/shell.h"
 #include "layers/recurrence/fixed_decays.h"
 

@@ -78,14 +78,6 @@ int64_t cut_evenly(const MixerBuild& build, std::string_view key, int64_t count)
                     std::max<int64_t>(1, (count + size / 2) / size) * size);
 }
 
-void needs_all_heads(const MixerBuild& build, std::string_view key) {
-  const int64_t size = build.store.here()[Axis::kTensor].size;
-  if (size == 1) return;
-  throw ConfigError("{}: reads all heads at once, and parallel.tensor = {} cuts them over ranks; what "
-                    "works: parallel.tensor = 1",
-                    place_of(build.options, key), size);
-}
-
 void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width) {
   if (rotary_width % 2 == 0 && rotary_width <= head_width) return;
   throw ConfigError("{}: rotation needs an even number of channels, at most dk = {}, but would take {}; "

@@ -80,9 +80,6 @@ HeadOptions resolve(const MixerBuild& build, HeadOptions options);
 // as many.
 int64_t cut_evenly(const MixerBuild& build, std::string_view key, int64_t count);
 
-// Refuses an option that needs all heads at once where the heads are cut over tensor ranks.
-void needs_all_heads(const MixerBuild& build, std::string_view key);
-
 // Refuses a rotary width that is odd or wider than the head.
 void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width);
 

@@ -10,6 +10,7 @@
 #include "kernels/sigmoid_gate.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
+#include "layers/mixers/all_heads.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/attention.h"
 
@@ -21,7 +22,7 @@ struct SoftmaxOptions {
   bool rope = true;
   double rope_base = 10000.0;
   int64_t rope_width = 0;
-  bool qk_norm = false, qk_norm_joint = false;
+  bool qk_norm = false, qk_norm_joint = false, qk_norm_offset = false;
   double qk_norm_eps = 1e-6;
   int64_t window = 0;
   double scale = 0.0;
@@ -37,6 +38,7 @@ void fields(FieldVisitor& f, SoftmaxOptions& c) {
     between(0, 1 << 20));
   f("qk_norm", c.qk_norm, "RMSNorm of q and k per head, before the rotation");
   f("qk_norm_joint", c.qk_norm_joint, "QK-norm over all heads at once, with a weight per channel");
+  f("qk_norm_offset", c.qk_norm_offset, "weights of the QK-norm count from one, as model.norm_offset");
   f("qk_norm_eps", c.qk_norm_eps, "epsilon of the QK-norm", above(0));
   f("window", c.window, "keys a token sees, itself included; 0: all", at_least(0));
   f("scale", c.scale, "factor on q . k before the softmax; 0: dk^(-1/2)", at_least(0));
@@ -66,7 +68,7 @@ class Softmax final : public Mixer {
                     build.hidden, Linear::Options{.cut = Linear::Cut::kRows});
     }
     if (!o.qk_norm) return;
-    offset_ = build.norm_offset ? 1.0f : 0.0f;
+    offset_ = o.qk_norm_offset ? 1.0f : 0.0f;
     q_norm_ = &declare_norm(build, "q_norm.weight", h_.heads);
     k_norm_ = &declare_norm(build, "k_norm.weight", h_.kv_heads);
   }
@@ -134,7 +136,7 @@ class Softmax final : public Mixer {
     return build.declare({.name = build.scope + name,
                                 .global = {o_.qk_norm_joint ? heads * h_.dk : h_.dk},
                                 .partial_over = {Axis::kTensor},
-                                .init = Init::constant(build.norm_offset ? 0.0 : 1.0),
+                                .init = Init::constant(o_.qk_norm_offset ? 0.0 : 1.0),
                                 .weight_decay = false,
                                 .f32 = true});
   }

@@ -10,6 +10,7 @@
 #include "launcher/loaded_model.h"
 #include "tests/support/near.h"
 #include "tests/support/paths.h"
+#include "tests/support/program.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -276,6 +277,39 @@ precision = "f32"
   for (Parameter& p : store.all()) {
     EXPECT_TRUE(SameBits(p.master, after.store().find(p.spec.name)->master)) << p.spec.name;
   }
+}
+
+// What lies in memory at once is a tensor, not the model.
+TEST_F(Convert, HoldsOneTensorAtATime) {
+  HfFolder from(stored("granitemoehybrid"));
+  int64_t largest = 0;
+  for (const auto& [name, found] : from.tensors()) {
+    largest = std::max<int64_t>(largest, 4 * found.tensor->shape.elements());
+  }
+  import_model(runtime, from, folder / "ckpt");
+  EXPECT_LE(runtime.ledger().total().peak, 2 * largest);
+  export_model(runtime, folder / "ckpt", folder / "out", {.dtype = FileDtype::kBF16});
+  EXPECT_LE(runtime.ledger().total().peak, 3 * largest);
+}
+
+TEST_F(Convert, IsACommandThatCountsImportsEvaluatesAndExports) {
+  const Outcome dry = run_weft({"convert", "import", stored("mixtral"), "--dry-run"});
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  expect_parts(dry.out, {"mixtral", "11900 parameters"});
+  const Outcome in = run_weft({"convert", "import", stored("mixtral"), folder / "ckpt"});
+  EXPECT_EQ(in.code, 0) << in.err;
+  const SafetensorsFile expected(stored("mixtral") + "/expected.st");
+  const Outcome logits = run_weft({"eval", "logits", "--checkpoint", folder / "ckpt", "--tokens",
+                                   expected.path(), "--out", folder / "logits.st"});
+  EXPECT_EQ(logits.code, 0) << logits.err;
+  EXPECT_TRUE(
+      Near(SafetensorsFile(folder / "logits.st").view("logits"), expected.view("logits"), 2e-5));
+  const Outcome out = run_weft({"convert", "export", folder / "ckpt", folder / "out"});
+  EXPECT_EQ(out.code, 0) << out.err;
+  expect_same_tensors(stored("mixtral"), folder / "out");
+  const Outcome bad = run_weft({"convert", "import", folder / "nothing", folder / "x"});
+  EXPECT_EQ(bad.code, 2);
+  expect_parts(bad.err, {"nothing", "is not a folder"});
 }
 
 TEST_F(Convert, LeavesAFullFolderAlone) {

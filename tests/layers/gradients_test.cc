@@ -199,6 +199,7 @@ mixer = "softmax"
 heads = 4
 kv_heads = 2
 qk_norm = true
+qk_norm_offset = true
 ffn = "none"
 residual = [1.0, 0.4]
 [model.layer.D]
