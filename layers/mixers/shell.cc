@@ -7,9 +7,8 @@ namespace {
 
 std::vector<Linear::Part> parts_of(const ScalarRule& rule) {
   const HeadOptions& h = rule.heads;
-  std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
-                                     h.kv_part("k_proj", h.dk),
-                                     h.kv_part("v_proj", h.dv)};
+  std::vector<Linear::Part> parts = {
+      {"q_proj", h.heads * h.dk, h.dk}, h.kv_part("k_proj", h.dk), h.kv_part("v_proj", h.dv)};
   if (rule.output_gate) parts.push_back({"g_proj", h.heads * h.dv, h.dv});
   return parts;
 }
@@ -25,13 +24,13 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
               rule_.output_gate ? rule_.heads.heads * rule_.heads.dv : 0},
       project_(build, parts_of(rule_), build.hidden, {.cut = Linear::Cut::kRows}),
       recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
-      norm_(build.declare({.name = build.scope + "o_norm.weight",
-                                 .global = {rule_.joint_norm ? rule_.heads.heads * rule_.heads.dv
-                                                             : rule_.heads.dv},
-                                 .partial_over = {Axis::kTensor},
-                                 .init = Init::constant(1.0),
-                                 .weight_decay = false,
-                                 .f32 = true})),
+      norm_(build.declare(
+          {.name = build.scope + "o_norm.weight",
+           .global = {rule_.joint_norm ? rule_.heads.heads * rule_.heads.dv : rule_.heads.dv},
+           .partial_over = {Axis::kTensor},
+           .init = Init::constant(1.0),
+           .weight_decay = false,
+           .f32 = true})),
       out_(build, {{"o_proj", build.hidden}}, rule_.heads.heads * rule_.heads.dv,
            {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
@@ -56,10 +55,9 @@ ScalarRecurrence::Inputs ScalarShell::inputs(const Saved& f) const {
 }
 
 kernels::HeadNorm ScalarShell::head_norm() const {
-  return {
-      .heads = rule_.joint_norm ? 1 : rule_.heads.heads,
-      .epsilon = rule_.norm_epsilon,
-      .gate = rule_.output_gate ? rule_.gate : kernels::GateActivation::kNone};
+  return {.heads = rule_.joint_norm ? 1 : rule_.heads.heads,
+          .epsilon = rule_.norm_epsilon,
+          .gate = rule_.output_gate ? rule_.gate : kernels::GateActivation::kNone};
 }
 
 void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,

@@ -1,7 +1,7 @@
-// Softmax attention.   o_i = sum_j softmax_j(s q_i . k_j) v_j,   s = d^{-1/2} unless set,   over j <= i
-// in the same document and, with a window w, i - j < w. Query head h reads kv head
-// h / (heads / kv_heads).
-// projection (+ bias) -> QK-norm -> rotation -> attention -> times sigmoid(g_proj x) -> o_proj
+// Softmax attention.   o_i = sum_j softmax_j(s q_i . k_j) v_j,   s = d^{-1/2} unless set,   over j
+// <= i in the same document and, with a window w, i - j < w. Query head h reads kv head h / (heads
+// / kv_heads). projection (+ bias) -> QK-norm -> rotation -> attention -> times sigmoid(g_proj x)
+// -> o_proj
 #include <cmath>
 #include <optional>
 
@@ -38,12 +38,14 @@ void fields(FieldVisitor& f, SoftmaxOptions& c) {
     between(0, 1 << 20));
   f("qk_norm", c.qk_norm, "RMSNorm of q and k per head, before the rotation");
   f("qk_norm_joint", c.qk_norm_joint, "QK-norm over all heads at once, with a weight per channel");
-  f("qk_norm_offset", c.qk_norm_offset, "weights of the QK-norm count from one, as model.norm_offset");
+  f("qk_norm_offset", c.qk_norm_offset,
+    "weights of the QK-norm count from one, as model.norm_offset");
   f("qk_norm_eps", c.qk_norm_eps, "epsilon of the QK-norm", above(0));
   f("window", c.window, "keys a token sees, itself included; 0: all", at_least(0));
   f("scale", c.scale, "factor on q . k before the softmax; 0: dk^(-1/2)", at_least(0));
   f("bias", c.bias, "biases on the q, k and v projections");
-  f("output_gate", c.output_gate, "multiply the output by the sigmoid of a projection of the input");
+  f("output_gate", c.output_gate,
+    "multiply the output by the sigmoid of a projection of the input");
 }
 
 class Softmax final : public Mixer {
@@ -134,11 +136,11 @@ class Softmax final : public Mixer {
 
   Parameter& declare_norm(const MixerBuild& build, const char* name, int64_t heads) const {
     return build.declare({.name = build.scope + name,
-                                .global = {o_.qk_norm_joint ? heads * h_.dk : h_.dk},
-                                .partial_over = {Axis::kTensor},
-                                .init = Init::constant(o_.qk_norm_offset ? 0.0 : 1.0),
-                                .weight_decay = false,
-                                .f32 = true});
+                          .global = {o_.qk_norm_joint ? heads * h_.dk : h_.dk},
+                          .partial_over = {Axis::kTensor},
+                          .init = Init::constant(o_.qk_norm_offset ? 0.0 : 1.0),
+                          .weight_decay = false,
+                          .f32 = true});
   }
 
   View columns(const Tensor& t, int which) const {
