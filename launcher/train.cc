@@ -13,6 +13,7 @@
 #include "launcher/drill.h"
 #include "launcher/expert_metrics.h"
 #include "launcher/info.h"
+#include "launcher/memory_check.h"
 #include "launcher/progress.h"
 #include "launcher/ranks.h"
 #include "launcher/resume.h"
@@ -60,6 +61,9 @@ class TrainRun {
                   log_.info("{}", text);
                   if (first_) keep_tokenizer(data_.tokenizer, saves_.newest());
                 }}) {
+    check_memory(memory_need(config, runtime_.ledger(), trainer_.tensors_to_save(),
+                             ranks.mesh->here()),
+                 this_launch().local_size, available_memory());
     peak_ = sum_over(runtime_.exec(), world(),
                      peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9);
     start();

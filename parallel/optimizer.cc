@@ -24,7 +24,8 @@ Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& o
       options_(options),
       mesh_(std::move(mesh)),
       shares_(store, *mesh_, zero),
-      by_name_(store.all().size()) {
+      by_name_(store.all().size()),
+      ledger_(ledger) {
   int64_t moments = 0;
   for (size_t i = 0; i < store.all().size(); ++i) {
     const Parameter& p = store.all()[i];
@@ -121,6 +122,19 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
                    copied ? part(p.value, i).view() : View{});
   }
   shares_.gather_values(exec);
+  if (!stale_) release_stale_masters();
+}
+
+void Optimizer::release_stale_masters() {
+  stale_ = std::make_unique<ReleasedPages>(ledger_, Label::kMaster);
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const Parameter& p = store_.all()[i];
+    if (p.master.raw() == p.value.raw()) continue;  // every rank computes with all of it
+    auto* master = p.master.data<float>();
+    const int64_t end = owned_[i].begin + owned_[i].count;
+    stale_->release(master, owned_[i].begin * 4);
+    stale_->release(master + end, (p.master.elements() - end) * 4);
+  }
 }
 
 }  // namespace weft

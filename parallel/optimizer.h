@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "core/pages.h"
 #include "core/parameter.h"
 #include "parallel/checkpoint.h"
 #include "parallel/shares.h"
@@ -16,7 +17,8 @@ struct AdamOptions {
 
 // AdamW over every parameter of a store that is not a buffer. With Zero::kSharded a rank keeps
 // moments of the rows it owns alone, updates these, and takes the others' from their owners; in
-// bf16 the master weights of rows it does not own go stale, and nobody reads them.
+// bf16 the master weights of rows it does not own go stale with the first step: nobody reads them,
+// and their memory goes back to the system.
 //
 // The order of a step: reduce_gradients, gradient_norm, step. All are collective.
 class Optimizer {
@@ -48,6 +50,7 @@ class Optimizer {
   };
   Tensor part(const Tensor& of, size_t index) const;  // its owned elements, as one row
   Tensor moment(const Arena& arena, size_t index) const;
+  void release_stale_masters();
   void add_pieces(const std::string& name, size_t index, const Tensor& owned,
                   std::vector<SavedTensor>& out) const;
 
@@ -58,6 +61,8 @@ class Optimizer {
   std::vector<Owned> owned_;
   Arena m_, v_;
   std::vector<size_t> by_name_;  // indices of parameters, sorted by name
+  std::unique_ptr<ReleasedPages> stale_;  // of master weights, from the first step on
+  Ledger& ledger_;
 };
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "parallel/thread_comm.h"
 #include "tests/support/rig.h"
 
 namespace weft::test {
@@ -53,6 +54,42 @@ TEST_F(OptimizerTest, TellsPackedCopiesThatWeightsChanged) {
   const uint64_t before = plain.version;
   optimizer.step(rig.exec, 0.1, 1.0, 1);
   EXPECT_GT(plain.version, before);
+}
+
+// Two ranks that share a large bf16 weight: each keeps master weights of its half alone.
+TEST(OptimizerMemory, MasterWeightsOfOtherRanksGoBackToTheSystem) {
+  run_ranks(2, [](ThreadComm& world, Exec& exec) {
+    const Layout layout{{}, world.rank(), 2, coordinates_of({}, world.rank(), 2)};
+    const auto mesh =
+        std::make_shared<Mesh>(layout, [&](int color, int key, const std::string& axis) {
+          return world.split(color, key, axis);
+        });
+    Ledger ledger;
+    ParameterStore store(layout.here);
+    const int64_t rows = 1024, width = 512;
+    Parameter& w = store.declare({.name = "w", .global = {rows, width}, .init = Init::constant(1)});
+    Parameter& norm = store.declare(
+        {.name = "n", .global = {8192}, .init = Init::constant(1), .f32 = true});
+    store.allocate(ledger, DType::kBF16, ParameterStore::Gradients::kAllocate);
+    store.initialize(exec, 1);
+    const int64_t whole = ledger.of(Label::kMaster).live;
+    {
+      Optimizer optimizer(store, ledger, {.weight_decay = 0}, mesh, Zero::kSharded);
+      for (int step = 1; step <= 2; ++step) {
+        std::fill_n(w.grad.data<float>(), w.grad.elements(), 1.0f);
+        optimizer.reduce_gradients(exec);
+        optimizer.step(exec, 0.1, 1.0, step);
+      }
+      EXPECT_EQ(ledger.of(Label::kMaster).live, whole - rows * width / 2 * 4);
+      const float* mine = w.master.data<float>() + world.rank() * rows * width / 2;
+      EXPECT_LT(*mine, 1.0f) << "it was trained";
+      EXPECT_EQ(norm.value.data<float>()[8191 * (1 - world.rank())], 1.0f) << "used by all, kept by all";
+      for (int64_t i : {int64_t{0}, rows * width - 1}) {
+        EXPECT_LT(to_float(w.value.data<bf16>()[i]), 1.0f) << "both halves came from their owners";
+      }
+    }
+    EXPECT_EQ(ledger.of(Label::kMaster).live, whole);
+  });
 }
 
 }  // namespace
