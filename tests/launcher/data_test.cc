@@ -272,6 +272,22 @@ TEST(DataBuild, StartsOverWhenTheInputsChanged) {
   EXPECT_EQ(built.documents, 1);
 }
 
+// Killed between putting the .bin and the .idx in place: what is there may be replaced.
+TEST(DataBuild, StartsOverAfterItWasKilledAtTheVeryEnd) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  const DataBuild o = small_build(folder / "in", folder / "x");
+  build_dataset(o);
+  const std::string whole = files_of_dataset(o.out);
+  std::filesystem::remove(folder / "x.idx");
+  EXPECT_THROW(build_dataset(o), ConfigError);
+  std::filesystem::create_directory(folder / "x.building");
+  put_file(folder / "x.building/state.json",
+           R"({"fingerprint":"", "note":"{}", "tokens":5, "documents":1, "finishing":true})");
+  build_dataset(o);
+  EXPECT_EQ(files_of_dataset(o.out), whole);
+}
+
 TEST(DataTokenizer, TrainsWhatBuildUses) {
   const ScratchFolder folder;
   put_lines(folder / "in");

@@ -1,4 +1,9 @@
 // A tokenizer from text to generated text: build, train on a blend, generate, as a user does.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <sstream>
+
 #include <nlohmann/json.hpp>
 
 #include "core/tokenizer.h"
