@@ -36,12 +36,26 @@ struct WholeWeights {
   }
 };
 
+// What all ranks must return alike.
+std::vector<double> seen(const History& history) {
+  std::vector<double> out = {history.valid};
+  for (const StepResult& s : history.steps) {
+    out.insert(out.end(), {s.loss, s.aux_loss, s.z_loss, s.grad_norm, s.skipped ? 1.0 : 0.0});
+    for (const MoeReport& moe : s.moe) {
+      out.insert(out.end(), {static_cast<double>(moe.layer), moe.aux, moe.router_entropy});
+      out.insert(out.end(), moe.counts.begin(), moe.counts.end());
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 History train_on_ranks(const Config& config, int ranks, const MakeBatch& make_batch) {
   History out;
   std::mutex mutex;
   WholeWeights whole;
+  std::vector<std::vector<double>> all_seen;
   run_ranks(ranks, [&](ThreadComm& world, Exec&) {
     Runtime runtime(1);
     const Splitter split = [&](int color, int key, const std::string& axis) {
@@ -62,8 +76,12 @@ History train_on_ranks(const Config& config, int ranks, const MakeBatch& make_ba
     trainer.finish();
     const std::lock_guard lock(mutex);
     whole.put(trainer.parameters());
+    all_seen.push_back(seen(mine));
     if (world.rank() == 0) out = mine;
   });
+  for (const auto& one : all_seen) {
+    EXPECT_EQ(one, all_seen[0]) << "ranks returned different results";
+  }
   for (const auto& [name, values] : whole.values) {
     out.weights.insert(out.weights.end(), values.begin(), values.end());
   }
