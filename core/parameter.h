@@ -76,6 +76,9 @@ struct ParameterSpec {
   Shape global;
   std::vector<Split> splits = {};
   std::vector<Axis> partial_over = {};  // axes whose ranks hold partial sums of the gradient
+  // Pipe ranks that hold it, ascending, where several do (a tied table, what layers share): their
+  // gradients are partial sums too. Empty: one stage alone.
+  std::vector<int> held_by = {};
   Init init = {};
   bool weight_decay = true;
   bool expert = false;  // lives on the expert axes

@@ -1,5 +1,6 @@
 #include "core/run_config.h"
 
+#include <charconv>
 #include <cctype>
 
 #include <fmt/format.h>
@@ -141,6 +142,8 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
   f.choice("schedule", c.schedule, {"gpipe", "1f1b", "interleaved", "zero_bubble"},
            "order of micro-batches in the pipeline");
   f("virtual_stages", c.virtual_stages, "stages a rank holds (interleaved)", degree);
+  f("stage_layers", c.stage_layers,
+    "layers of each of the pipe x virtual_stages stages, as in \"3,4,4\"; empty: as even as possible");
   f("zero", c.zero, "1: optimizer states sharded over data ranks; 0: replicated", between(0, 1));
 }
 
@@ -260,6 +263,23 @@ const LayerConfig& layer_config_of(const ModelConfig& model, int64_t layer) {
   const auto found = model.letters.find(letter[0]);
   WEFT_CHECK(found != model.letters.end(), "letter '{}' has no table", letter);
   return found->second;
+}
+
+std::vector<int64_t> stage_sizes(const ParallelConfig& parallel) {
+  const std::string& text = parallel.stage_layers;
+  std::vector<int64_t> sizes;
+  const char *at = text.data(), *end = at + text.size();
+  while (at < end) {
+    int64_t size = 0;
+    while (at < end && *at == ' ') ++at;
+    const auto [after, failure] = std::from_chars(at, end, size);
+    if (failure != std::errc{} || size < 1) return {};
+    sizes.push_back(size);
+    at = after;
+    while (at < end && *at == ' ') ++at;
+    if (at < end && (*at++ != ',' || at == end)) return {};
+  }
+  return sizes;
 }
 
 int64_t dense_width(const ModelConfig& model) {

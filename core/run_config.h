@@ -108,6 +108,7 @@ struct ParallelConfig {
   bool deduplicate = true;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
+  std::string stage_layers;  // "3,4,4": layers of each stage; empty: as even as possible
   int zero = 1;
 };
 
@@ -164,6 +165,10 @@ std::string explain(const std::string& key);
 // "LLLN" -> "L" for layer 0, "N" for layer 3, "L" for layer 4.
 std::string layer_letter_of(const ModelConfig& model, int64_t layer);
 const LayerConfig& layer_config_of(const ModelConfig& model, int64_t layer);
+
+// parallel.stage_layers as numbers, one per stage, in the order of layers; empty where the text is
+// empty, or not a list of positive numbers.
+std::vector<int64_t> stage_sizes(const ParallelConfig& parallel);
 
 // Width of "dense" feed-forwards: model.dense.ffn, by default 8/3 of hidden rounded up to 64.
 int64_t dense_width(const ModelConfig& model);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -159,6 +160,24 @@ void check_parallel(const Config& config) {
   }
 }
 
+// Layers that were placed by hand are all of them, on as many stages as there are.
+void check_stage_layers(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  if (p.stage_layers.empty()) return;
+  const std::vector<int64_t> sizes = stage_sizes(p);
+  const int64_t stages = int64_t{p.pipe} * p.virtual_stages, layers = config.model.layers;
+  const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  if (std::ssize(sizes) == stages && sum == layers) return;
+  std::vector<int64_t> even;
+  for (int64_t s = 0; s < stages; ++s)
+    even.push_back(layers * (s + 1) / stages - layers * s / stages);
+  refuse(
+      config, {"parallel.stage_layers", "model.layers"}, fmt::format("\"{}\"", p.stage_layers),
+      "must be the layers of {} stages (pipe {} x virtual_stages {}), one at least for each and {} "
+      "together (model.layers); nearest: \"{}\"",
+      stages, p.pipe, p.virtual_stages, layers, fmt::join(even, ","));
+}
+
 void check_run(const Config& config) {
   const RunConfig& run = config.run;
   if (run.dir.empty()) {
@@ -183,6 +202,7 @@ void validate(const Config& config) {
   check_train(config);
   check_optimizer(config);
   check_parallel(config);
+  check_stage_layers(config);
   check_run(config);
 }
 

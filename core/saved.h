@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <typeinfo>
 #include <utility>
@@ -8,6 +9,8 @@
 #include "core/error.h"
 
 namespace weft {
+
+struct Exec;
 
 // What forward keeps for backward: typed frames, one stack per micro-batch in flight. Backward pops in
 // the reverse order of forward's pushes; a frame of another type than expected is a bug and says so.
@@ -35,6 +38,25 @@ class SavedStack {
     return holder->value;
   }
 
+  // What only gradients of weights need: done at once, or put on a list in that order where the
+  // stack has one, for a schedule to run when it would wait (zero bubble). What the work captures
+  // must not change after.
+  using Later = std::vector<std::function<void(Exec&)>>;
+  template <class Work>
+  void weight_work(Exec& exec, Work&& work) {
+    if (later_ != nullptr)
+      later_->emplace_back(std::forward<Work>(work));
+    else
+      work(exec);
+  }
+  void put_off_to(Later* later) { later_ = later; }
+  // An empty stack that puts off what this one does.
+  SavedStack inner() const {
+    SavedStack stack;
+    stack.later_ = later_;
+    return stack;
+  }
+
   size_t depth() const { return frames_.size(); }
   bool empty() const { return frames_.empty(); }
   void clear() { frames_.clear(); }
@@ -51,6 +73,7 @@ class SavedStack {
     T value;
   };
   std::vector<std::unique_ptr<Frame>> frames_;
+  Later* later_ = nullptr;
 };
 
 }  // namespace weft

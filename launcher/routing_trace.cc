@@ -16,6 +16,7 @@ std::string entry_name(int64_t step, int64_t layer) {
 
 RoutingTrace::RoutingTrace(const Config& config)
     : experts_(config.model.moe.experts),
+      active_(config.model.moe.active),
       step_tokens_(config.train.global_batch * config.train.sequence) {
   for (int64_t layer = 0; layer < config.model.layers; ++layer) {
     if (layer_config_of(config.model, layer).ffn == "moe") layers_.push_back(layer);
@@ -83,11 +84,15 @@ void RoutingTrace::before(Exec& exec, const Tokens& tokens, StepContext& context
 
 void RoutingTrace::after(const Tokens& tokens, const StepContext& context) {
   if (!context.made) return;
+  // Every rank has an entry for every layer: its own, and zeros for those of other stages.
+  for (const int64_t layer : layers_) {
+    Recorded& entry = recorded_[entry_name(tokens.step, layer)];
+    entry.shape = {step_tokens_, active_};
+    entry.index.resize(static_cast<size_t>(step_tokens_ * active_));
+  }
   for (const auto& [layer, index] : *context.made) {
     Recorded& entry = recorded_[entry_name(tokens.step, layer)];
     const int64_t active = index.shape()[1];
-    entry.shape = {step_tokens_, active};
-    entry.index.resize(static_cast<size_t>(step_tokens_ * active));
     const int32_t* from = index.data<int32_t>();
     for (const Run& run : tokens.runs) {
       std::copy_n(from, run.count * active, entry.index.data() + run.begin * active);

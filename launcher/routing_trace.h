@@ -53,7 +53,7 @@ class RoutingTrace {
   void check_file(const Config& config) const;
 
   std::string write_path_;
-  int64_t experts_ = 0, step_tokens_ = 0;
+  int64_t experts_ = 0, active_ = 0, step_tokens_ = 0;
   std::map<std::string, Recorded> recorded_;
   std::shared_ptr<const SafetensorsFile> replayed_;
   std::vector<int64_t> layers_;  // with experts

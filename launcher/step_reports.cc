@@ -1,5 +1,6 @@
 #include "launcher/step_reports.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "parallel/agree.h"
@@ -35,6 +36,31 @@ MoeReport empty_like(const MoeReport& report) {
           .counts = std::vector<int64_t>(report.counts.size())};
 }
 
+// Calls read(from) for every entry of every rank's list, in rank order; it returns where the next
+// one starts.
+template <class Read>
+void gather_lists(Exec& exec, Communicator& ranks, std::vector<int64_t> mine, Read&& read) {
+  const int64_t length = std::ssize(mine);
+  const std::vector<int64_t> lengths =
+      gather_numbers(exec, ranks, std::span<const int64_t>(&length, 1));
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  if (longest == 0) return;
+  mine.resize(static_cast<size_t>(longest));
+  const std::vector<int64_t> all = gather_numbers(exec, ranks, mine);
+  for (int64_t r = 0; r < std::ssize(lengths); ++r) {
+    const int64_t* from = all.data() + r * longest;
+    const int64_t* end = from + lengths[static_cast<size_t>(r)];
+    while (from < end) from = read(from);
+  }
+}
+
+// A layer's reports come from one rank, in their order.
+template <class Report>
+void sort_by_layer(std::vector<Report>& step) {
+  std::stable_sort(step.begin(), step.end(),
+                   [](const Report& a, const Report& b) { return a.layer < b.layer; });
+}
+
 }  // namespace
 
 void add_reports(const std::vector<MoeReport>& reports, double share, int64_t begin,
@@ -64,6 +90,45 @@ void sum_reports(Exec& exec, Communicator& ranks, std::vector<MoeReport>& step) 
   for (int r = 0; r < ranks.size(); ++r) {
     for (MoeReport& total : step) from = add(from, total);
   }
+}
+
+void gather_reports(Exec& exec, Communicator& stages, std::vector<MoeReport>& step) {
+  if (stages.size() == 1) return;
+  std::vector<int64_t> mine;
+  for (const MoeReport& report : step) {
+    mine.insert(mine.end(), {report.layer, report.memories ? 1 : 0,
+                             std::bit_cast<int64_t>(report.aux_weight), std::ssize(report.counts)});
+    append(report, mine);
+  }
+  step.clear();
+  gather_lists(exec, stages, mine, [&](const int64_t* from) {
+    MoeReport report{.layer = from[0],
+                     .memories = from[1] != 0,
+                     .aux_weight = std::bit_cast<double>(from[2]),
+                     .counts = std::vector<int64_t>(static_cast<size_t>(from[3]))};
+    from = add(from + 4, report);
+    step.push_back(std::move(report));
+    return from;
+  });
+  sort_by_layer(step);
+}
+
+void gather_pruning(Exec& exec, Communicator& stages, std::vector<PruningReport>& step) {
+  if (stages.size() == 1) return;
+  std::vector<int64_t> mine;
+  for (const PruningReport& report : step) {
+    mine.insert(mine.end(), {report.layer, std::ssize(report.heads)});
+    for (const auto& head : report.heads) mine.insert(mine.end(), {head.kept, head.causal});
+  }
+  step.clear();
+  gather_lists(exec, stages, mine, [&](const int64_t* from) {
+    PruningReport report{.layer = *from++};
+    report.heads.resize(static_cast<size_t>(*from++));
+    for (auto& head : report.heads) head.kept = *from++, head.causal = *from++;
+    step.push_back(std::move(report));
+    return from;
+  });
+  sort_by_layer(step);
 }
 
 void add_pruning(const std::vector<PruningReport>& reports, std::vector<PruningReport>& step) {

@@ -17,8 +17,13 @@ void add_reports(const std::vector<MoeReport>& reports, double share, int64_t be
 // depend on the layout.
 void sum_reports(Exec& exec, Communicator& ranks, std::vector<MoeReport>& step);
 
+// The reports of all layers from those of each stage's, in the order of layers, the same on every
+// stage.
+void gather_reports(Exec& exec, Communicator& stages, std::vector<MoeReport>& step);
+
 // Likewise what pruning left of attention.
 void add_pruning(const std::vector<PruningReport>& reports, std::vector<PruningReport>& step);
 void sum_pruning(Exec& exec, Communicator& ranks, std::vector<PruningReport>& step);
+void gather_pruning(Exec& exec, Communicator& stages, std::vector<PruningReport>& step);
 
 }  // namespace weft

@@ -6,9 +6,9 @@
 
 #include "core/run_config.h"
 #include "core/sampler.h"
+#include "launcher/pipeline.h"
 #include "launcher/routing_trace.h"
 #include "launcher/runtime.h"
-#include "layers/model_stage.h"
 #include "parallel/mesh.h"
 #include "parallel/optimizer.h"
 
@@ -46,8 +46,8 @@ class Trainer {
   void publish() { store_.publish(runtime_.exec()); }
 
   // The stations of one step, in order: this rank's rows of the batch (which starts at
-  // `first_sample`), forward and backward of each micro-batch, sums over the ranks, gradient norm,
-  // update.
+  // `first_sample`), forward and backward of each micro-batch through the pipeline, sums over the
+  // ranks, gradient norm, update.
   StepResult step(int64_t step, int64_t first_sample, const BatchSource& source);
 
   // Weights alone, or everything that a resumed run needs: weights and moments.
@@ -63,27 +63,23 @@ class Trainer {
 
   double evaluate(const BatchSource& source, int64_t first, int64_t rows);
 
-  ParameterStore& parameters() { return store_; }
-  double flops_per_step() const { return flops_; }  // of the model, without recompute
+  ParameterStore& parameters() { return store_; }  // of this rank
+  const ModelOutline& model() const { return outline_; }  // of all of them
+  double flops_per_step() const;  // of the model, forward and backward, without recompute
   const Config& config() const { return config_; }
 
  private:
-  // Which rows of the step's batch a micro-batch has, and how many before it are other ranks'.
-  struct Rows {
-    int64_t first, count, elsewhere;
-  };
-  // Forward and backward of one micro-batch; returns its sum of losses.
-  double micro_batch(const Batch& batch, Rows rows, double targets, StepResult& metrics);
+  void finish_gradients();
 
   Config config_;
   Runtime& runtime_;
   std::shared_ptr<const Mesh> mesh_;
+  ModelOutline outline_;
   ParameterStore store_;
-  ModelStage model_;
+  Pipeline pipeline_;
   std::unique_ptr<Optimizer> optimizer_;
   RoutingTrace trace_;
   int64_t updates_ = 0;
-  double flops_;
 };
 
 DType compute_type(const TrainConfig& config);

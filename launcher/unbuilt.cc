@@ -25,23 +25,6 @@ void refuse_cuda(const Config& config) {
 
 void refuse_unbuilt(const Config& config) {
   if (config.run.device == "cuda") refuse_cuda(config);
-  const Config d;  // defaults
-  const ParallelConfig& p = config.parallel;
-  struct Rule {
-    const char* key;
-    bool set;
-    const char* instead;
-  };
-  const Rule rules[] = {
-      {"parallel.pipe", p.pipe > 1, "1"},
-      {"parallel.schedule", p.schedule != d.parallel.schedule, "\"1f1b\""},
-      {"parallel.virtual_stages", p.virtual_stages > 1, "1"},
-  };
-  for (const Rule& rule : rules) {
-    if (!rule.set) continue;
-    throw ConfigError("{}: {}: this version does not have that yet; what works: {}",
-                      config.where(rule.key), rule.key, rule.instead);
-  }
 }
 
 }  // namespace weft

@@ -114,14 +114,14 @@ Tensor Block::backward(Exec& exec, const Tensor& dy, const Sequence& sequence, S
     const Tensor d_middle = feed_backward(exec, dy, context, saved);
     return mix_backward(exec, d_middle, {sequence, nullptr, &context}, saved);
   }
-  SavedStack again;
+  SavedStack again = saved.inner();
   if (recompute_ == Recompute::kSelective) {
     const Tensor d_middle = feed_backward(exec, dy, context, saved);
     mix_again(exec, saved.pop<Kept>().x, sequence, context, again);
     return mix_backward(exec, d_middle, {sequence, nullptr, &context}, again);
   }
   const Kept kept = saved.pop<Kept>();
-  SavedStack fed;
+  SavedStack fed = saved.inner();
   const Tensor middle = mix_again(exec, kept.x, sequence, context, again);
   context.replay = kept.routing;
   feed(exec, middle, context, fed);

@@ -42,6 +42,7 @@ class Block {
                   SavedStack& saved) const;
 
   double flops_per_token(int64_t length) const;
+  void finish_gradients(Exec& exec) const { mixer_->finish_gradients(exec); }
   void finish_step(const MoeReport& step) { feed_forward_->finish_step(step); }
 
  private:

@@ -12,10 +12,19 @@ namespace weft {
 // this rank's part of them (layers/token_shards.h).
 class Embedding {
  public:
-  Embedding(const Build& build, int64_t vocab, float scale = 1.0f);
+  // Where a head of this rank multiplies by the same table, the gradient from the lookups is kept
+  // apart until the step's last backward: then it is the same sum of two as when the head is on
+  // another pipeline stage.
+  enum class Gradient : uint8_t { kInTable, kApart };
+  Embedding(const Build& build, int64_t vocab, float scale = 1.0f,
+            Gradient gradient = Gradient::kInTable);
+
+  // The table, declared by whoever asks first: the embedding, or a tied head on another stage.
+  static Parameter& table_of(const Build& build, int64_t vocab);
 
   Tensor forward(Exec& exec, const Tensor& tokens, SavedStack& saved) const;
   void backward(Exec& exec, const Tensor& dy, SavedStack& saved) const;
+  void finish_gradients(Exec& exec) const;  // after the last backward of a step
 
   Parameter& table() const { return table_; }
 
@@ -28,6 +37,8 @@ class Embedding {
   Parameter& table_;
   Communicator* tensor_ranks_;
   float scale_;
+  Gradient gradient_;
+  mutable Tensor apart_;  // of this step so far
 };
 
 }  // namespace weft

@@ -89,6 +89,22 @@ Tensor Linear::forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& sa
   return y;
 }
 
+void Linear::add_gradients(Exec& exec, const Tensor& dy, const Tensor& x) const {
+  const bool several = backward_.size() > 1;
+  int64_t column = 0;
+  for (size_t i = 0; i < backward_.size(); ++i) {
+    const ConstView part = dy.view().columns(column, backward_[i].k());
+    const Tensor grad = several ? weights_[i]->grad : joined_grads(weights_);
+    kernels::gemm(exec, part, x, grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
+    column += backward_[i].k();
+  }
+  column = 0;
+  for (Parameter* bias : biases_) {
+    kernels::column_sum(exec, dy.view().columns(column, bias->shape[0]), bias->grad);
+    column += bias->shape[0];
+  }
+}
+
 Tensor Linear::backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack& saved) const {
   const auto [x] = saved.pop<Saved>();
   const int64_t tokens = x.shape().rows();
@@ -99,15 +115,9 @@ Tensor Linear::backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack&
     const kernels::PackedMatrices& w = backward_[i];
     const ConstView part = dy.view().columns(column, w.k());
     kernels::gemm(exec, part, w, dx, i == 0 ? Write::kReplace : Write::kAccumulate);
-    const Tensor grad = several ? weights_[i]->grad : joined_grads(weights_);
-    kernels::gemm(exec, part, x, grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
     column += w.k();
   }
-  column = 0;
-  for (Parameter* bias : biases_) {
-    kernels::column_sum(exec, dy.view().columns(column, bias->shape[0]), bias->grad);
-    column += bias->shape[0];
-  }
+  saved.weight_work(exec, [this, dy, x](Exec& later) { add_gradients(later, dy, x); });
   return in_type(exec, dx, dx_type);
 }
 

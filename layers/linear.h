@@ -52,6 +52,7 @@ class Linear {
     Tensor x;
   };
   void refresh(Exec& exec) const;
+  void add_gradients(Exec& exec, const Tensor& dy, const Tensor& x) const;
 
   std::vector<Parameter*> weights_;
   std::vector<Parameter*> biases_;

@@ -66,4 +66,13 @@ void lower_bound_backward(Exec& exec, int64_t layer, ConstView raw, ConstView d_
   });
 }
 
+void lower_bounds_backward(Exec& exec, ConstView raw, View gradient) {
+  const Tensor bounds = exec.scratch(gradient.shape);
+  std::copy_n(gradient.as<float>(), gradient.shape.elements(), bounds.data<float>());
+  std::fill_n(gradient.as<float>(), gradient.shape.elements(), 0.0f);
+  for (int64_t layer = 1; layer < raw.rows(); ++layer) {
+    lower_bound_backward(exec, layer, raw, bounds.row(layer), gradient);
+  }
+}
+
 }  // namespace weft

@@ -10,5 +10,8 @@ namespace weft {
 void lower_bound_forward(Exec& exec, int64_t layer, ConstView raw, View bound);
 // d_raw += ...; the others are as above.
 void lower_bound_backward(Exec& exec, int64_t layer, ConstView raw, ConstView d_bound, View d_raw);
+// From gradients of the bounds, row by row those of each layer, to that of raw, in their place. Layer
+// by layer, so that the sum does not depend on which ranks held which layers.
+void lower_bounds_backward(Exec& exec, ConstView raw, View gradient);
 
 }  // namespace weft

@@ -85,8 +85,10 @@ Mlp::Gradients Mlp::backward_scaled(Exec& exec, const Tensor& dy, SavedStack& sa
                                     .d_pre = pre,
                                     .d_scale = scaled ? View(d_scale) : View{},
                                     .h = h});
-  kernels::gemm(exec, dyc, h, down_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
-  kernels::gemm(exec, pre, x, in_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
+  saved.weight_work(exec, [this, dyc, h, pre, x](Exec& later) {
+    kernels::gemm(later, dyc, h, down_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
+    kernels::gemm(later, pre, x, in_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
+  });
   const Tensor dx = exec.empty(x.shape());
   kernels::gemm(exec, pre, in_backward_, dx);
   return {dx, d_scale};

@@ -3,6 +3,7 @@
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
 #include "layers/moe/moe.h"
+#include "parallel/layout.h"
 
 namespace weft {
 namespace {
@@ -86,9 +87,10 @@ Block make_block(const ModelConfig& model, const Build& build, Recompute recompu
                build.tensor_ranks, residuals);
 }
 
-std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Recompute recompute) {
+std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Recompute recompute,
+                               const ModelStage::Part& part) {
   std::vector<Block> blocks;
-  for (int64_t layer = 0; layer < model.layers; ++layer) {
+  for (int64_t layer = part.begin; layer < part.end; ++layer) {
     Build build = outer.in(fmt::format("block.{}", layer));
     build.layer = layer;
     blocks.push_back(make_block(model, build, recompute));
@@ -108,46 +110,124 @@ Build outer_build(const ModelConfig& model, DType compute, ParameterStore& store
           .tensor_ranks = tensor_ranks};
 }
 
+// Whether layers before and from `border` on read the values of the first RWKV-7 layer.
+bool value_crosses(const ModelConfig& model, int64_t border) {
+  const auto reads = [&](int64_t begin, int64_t end) {
+    for (int64_t l = begin; l < end; ++l) {
+      if (layer_config_of(model, l).mixer == "rwkv7") return true;
+    }
+    return false;
+  };
+  return reads(0, border) && reads(border, model.layers);
+}
+
 }  // namespace
 
 ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType compute,
                        ParameterStore& store, Communicator* tensor_ranks)
-    : embedding_(outer_build(model, compute, store, tensor_ranks), model.vocab,
-                 static_cast<float>(model.embed_scale)),
-      blocks_(make_blocks(model, outer_build(model, compute, store, tensor_ranks), recompute)),
-      norm_(outer_build(model, compute, store, tensor_ranks), "norm",
-            {.offset = model.norm_offset ? 1.0f : 0.0f,
-             .factor = static_cast<float>(model.logit_scale)}),
-      head_(outer_build(model, compute, store, tensor_ranks), model.vocab,
-            model.tie_embeddings ? &embedding_.table() : nullptr) {}
+    : ModelStage(model, recompute, compute, store, {0, model.layers}, tensor_ranks) {}
 
-Tensor ModelStage::run_blocks(Exec& exec, const Tensor& tokens, const Sequence& sequence,
-                              StepContext& context, SavedStack& saved) const {
-  Tensor x = embedding_.forward(exec, tokens, saved);
-  for (const Block& block : blocks_) x = block.forward(exec, x, sequence, context, saved);
-  return norm_.forward(exec, x, saved);
+ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType compute,
+                       ParameterStore& store, const Part& part, Communicator* tensor_ranks)
+    : part_(part),
+      hidden_(model.hidden),
+      tensor_(store.here()[Axis::kTensor]),
+      value_width_(model.hidden / tensor_.size),
+      compute_(compute),
+      value_enters_(value_crosses(model, part.begin)),
+      value_leaves_(value_crosses(model, part.end)) {
+  const Build build = outer_build(model, compute, store, tensor_ranks);
+  // With one pipe rank the tied head is on this one too, in this stage or in a later one.
+  const bool tied_here = model.tie_embeddings && store.here()[Axis::kPipe].size == 1;
+  if (part.begin == 0) {
+    embedding_.emplace(build, model.vocab, static_cast<float>(model.embed_scale),
+                       tied_here ? Embedding::Gradient::kApart : Embedding::Gradient::kInTable);
+  }
+  blocks_ = make_blocks(model, build, recompute, part);
+  if (part.end < model.layers) return;
+  norm_.emplace(build, "norm",
+                RmsNorm::Scale{.offset = model.norm_offset ? 1.0f : 0.0f,
+                               .factor = static_cast<float>(model.logit_scale)});
+  head_.emplace(build, model.vocab,
+                model.tie_embeddings ? &Embedding::table_of(build, model.vocab) : nullptr);
 }
 
-double ModelStage::train(Exec& exec, const Tensor& tokens, const Tensor& targets,
-                         const Sequence& sequence, float scale, StepContext& context) const {
-  SavedStack saved;
-  const Tensor x = run_blocks(exec, tokens, sequence, context, saved);
-  const LossHead::Result loss =
-      head_.forward(exec, x, targets, scale, LossHead::Gradients::kYes);
-  Tensor dx = norm_.backward(exec, loss.dx, {}, saved);
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
-    dx = block->backward(exec, dx, sequence, context, saved);
+Crossing ModelStage::forward(Exec& exec, const StageWork& work, const Crossing& entering,
+                             LossHead::Gradients gradients, Passage& passage) const {
+  StepContext& context = passage.context;
+  if (value_enters_) context.first_value = entering.first_value;
+  Tensor x = first() ? embedding_->forward(exec, work.tokens, passage.saved) : entering.x;
+  for (const Block& block : blocks_) {
+    x = block.forward(exec, x, work.sequence, context, passage.saved);
   }
-  embedding_.backward(exec, dx, saved);
+  if (!last()) return {x, value_leaves_ ? context.first_value : Tensor{}};
+  x = norm_->forward(exec, x, passage.saved);
+  const LossHead::Result loss = head_->forward(exec, x, work.targets, work.scale, gradients);
+  passage.loss_sum = loss.loss_sum;
+  passage.d_last = loss.dx;
+  return {};
+}
+
+Crossing ModelStage::backward(Exec& exec, const StageWork& work, const Crossing& d_leaving,
+                              Passage& passage) const {
+  StepContext& context = passage.context;
+  SavedStack& saved = passage.saved;
+  if (value_leaves_) context.d_first_value = d_leaving.first_value;
+  Tensor dx = last() ? norm_->backward(exec, passage.d_last, {}, saved) : d_leaving.x;
+  passage.d_last = {};
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
+    dx = block->backward(exec, dx, work.sequence, context, saved);
+  }
+  Crossing d_entering{dx, {}};
+  if (value_enters_) d_entering.first_value = context.d_first_value;
+  if (first()) embedding_->backward(exec, dx, saved);
   WEFT_CHECK(saved.empty(), "{} frames saved by forward were not used by backward", saved.depth());
-  return loss.loss_sum;
+  return first() ? Crossing{} : d_entering;
+}
+
+// Of so many tokens, those whose residual stream this tensor rank holds.
+int64_t ModelStage::rows_here(int64_t tokens) const {
+  return even_part(tokens, tensor_.index, tensor_.size).size();
+}
+
+Crossing ModelStage::entering(Exec& exec, int64_t tokens) const {
+  Crossing in{exec.empty({rows_here(tokens), hidden_}), {}};
+  if (value_enters_) in.first_value = exec.empty({tokens, value_width_}, compute_);
+  return in;
+}
+
+Crossing ModelStage::d_leaving(Exec& exec, int64_t tokens) const {
+  Crossing d{exec.empty({rows_here(tokens), hidden_}), {}};
+  if (value_leaves_) d.first_value = exec.empty({tokens, value_width_});
+  return d;
+}
+
+void ModelStage::finish_embedding(Exec& exec) const {
+  if (embedding_) embedding_->finish_gradients(exec);
+}
+
+void ModelStage::finish_shared(Exec& exec) const {
+  for (const Block& block : blocks_) block.finish_gradients(exec);
+}
+
+double ModelStage::train(Exec& exec, const StageWork& work, StepContext& context) const {
+  Passage passage;
+  passage.context = std::move(context);
+  forward(exec, work, {}, LossHead::Gradients::kYes, passage);
+  backward(exec, work, {}, passage);
+  finish_embedding(exec);
+  finish_shared(exec);
+  context = std::move(passage.context);
+  return passage.loss_sum;
 }
 
 double ModelStage::evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
                             const Sequence& sequence, StepContext& context) const {
-  SavedStack saved;
-  const Tensor x = run_blocks(exec, tokens, sequence, context, saved);
-  return head_.forward(exec, x, targets, 1.0f, LossHead::Gradients::kNo).loss_sum;
+  Passage passage;
+  passage.context = std::move(context);
+  forward(exec, {tokens, targets, sequence}, {}, LossHead::Gradients::kNo, passage);
+  context = std::move(passage.context);
+  return passage.loss_sum;
 }
 
 Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequence,
@@ -155,7 +235,8 @@ Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequ
   states.resize(blocks_.size());
   SavedStack saved;
   StepContext context;
-  Tensor x = embedding_.forward(exec, tokens, saved);
+  WEFT_CHECK(first() && last(), "decoding needs the whole model on one rank");
+  Tensor x = embedding_->forward(exec, tokens, saved);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     x = blocks_[i].forward(exec, x, sequence, context, saved, &states[i]);
     saved.clear();
@@ -165,18 +246,19 @@ Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequ
     std::copy_n(x.data<float>() + rows[i] * x.shape().back(), x.shape().back(),
                 wanted.data<float>() + static_cast<int64_t>(i) * x.shape().back());
   }
-  return head_.logits(exec, norm_.forward(exec, wanted, saved));
+  return head_->logits(exec, norm_->forward(exec, wanted, saved));
 }
 
 void ModelStage::finish_step(const std::vector<MoeReport>& step) {
   for (const MoeReport& report : step) {
     if (report.memories) continue;  // nothing but the gradient balances them
-    blocks_.at(static_cast<size_t>(report.layer)).finish_step(report);
+    if (report.layer < part_.begin || report.layer >= part_.end) continue;
+    blocks_.at(static_cast<size_t>(report.layer - part_.begin)).finish_step(report);
   }
 }
 
 double ModelStage::flops_per_token(int64_t length) const {
-  double flops = head_.flops_per_token();
+  double flops = head_ ? head_->flops_per_token() : 0.0;
   for (const Block& block : blocks_) flops += block.flops_per_token(length);
   return flops;
 }

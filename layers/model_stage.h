@@ -10,21 +10,71 @@
 
 namespace weft {
 
-// The blocks [first, last) of the model, with the embedding before the first block of all and the final
+// What passes from one pipeline stage to the next, or its gradient on the way back. Both ends know
+// the shapes, so that nothing but the numbers travels.
+struct Crossing {
+  Tensor x;            // [tokens, hidden] f32, the residual stream, of this tensor rank's tokens
+  Tensor first_value;  // of the first RWKV-7 layer, where one lies before and one behind; its
+                       // gradient is f32
+};
+
+// The tokens of a micro-batch, the same on all tensor ranks. targets: i32 [tokens], negative ones do
+// not count. Gradients are those
+// of the sum of losses times `scale`.
+struct StageWork {
+  const Tensor& tokens;
+  const Tensor& targets;
+  const Sequence& sequence;
+  float scale = 1.0f;
+};
+
+// One micro-batch on its way through a stage: what forward leaves for backward.
+struct Passage {
+  SavedStack saved;
+  StepContext context;
+  double loss_sum = 0;  // of the last stage
+  Tensor d_last;        // there: the gradient that backward starts from, which the loss has formed
+};
+
+// The blocks [begin, end) of the model, with the embedding before the first block of all and the final
 // norm and output head after the last.
 class ModelStage {
  public:
-  // Declares every weight in `store`; allocate it before use. `tensor_ranks` are those that the
-  // store's coordinates cut weights over; null: one.
+  struct Part {
+    int64_t begin = 0, end = 0;
+  };
+  // Declares the weights of the part in `store`; allocate it before use. `tensor_ranks` are those that
+  // the store's coordinates cut weights over; null: one.
+  ModelStage(const ModelConfig& model, Recompute recompute, DType compute, ParameterStore& store,
+             const Part& part, Communicator* tensor_ranks = nullptr);
+  // The whole model.
   ModelStage(const ModelConfig& model, Recompute recompute, DType compute, ParameterStore& store,
              Communicator* tensor_ranks = nullptr);
 
-  // tokens, targets: i32 [tokens], the same on all tensor ranks. Gradients of loss sum * scale are added
-  // into the weights' gradients, together with those of the balance losses. The sum returned is over
-  // this tensor rank's part of the tokens.
-  double train(Exec& exec, const Tensor& tokens, const Tensor& targets, const Sequence& sequence,
-               float scale, StepContext& context) const;
-  // Sum of losses alone.
+  bool first() const { return embedding_.has_value(); }
+  bool last() const { return head_.has_value(); }
+  const Part& part() const { return part_; }
+
+  // `entering` comes from the stage before; the first starts from the tokens. Returns what goes to the
+  // next; the last computes the loss, and its gradient where that is wanted.
+  Crossing forward(Exec& exec, const StageWork& work, const Crossing& entering,
+                   LossHead::Gradients gradients, Passage& passage) const;
+  // Adds into the weights' gradients, together with those of the balance losses. Gradients come from the
+  // stage behind and go to the one before.
+  Crossing backward(Exec& exec, const StageWork& work, const Crossing& d_leaving,
+                    Passage& passage) const;
+  // Room for what forward and backward receive, for so many tokens.
+  Crossing entering(Exec& exec, int64_t tokens) const;
+  Crossing d_leaving(Exec& exec, int64_t tokens) const;
+
+  // After the last backward of a step: what was added up apart for embeddings tied to a head of this
+  // rank; then, when what several stages share has been summed over them, what layers share.
+  void finish_embedding(Exec& exec) const;
+  void finish_shared(Exec& exec) const;
+
+  // The whole model alone: all gradients of one micro-batch; the sum of losses over this tensor rank's
+  // part of the tokens.
+  double train(Exec& exec, const StageWork& work, StepContext& context) const;
   double evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
                   const Sequence& sequence, StepContext& context) const;
   double evaluate(Exec& exec, const Tensor& tokens, const Tensor& targets,
@@ -40,20 +90,25 @@ class ModelStage {
   Tensor decode(Exec& exec, const Tensor& tokens, const Sequence& sequence,
                 const std::vector<int64_t>& rows, States& states) const;
 
-  // After an optimizer step, with the reports of all its tokens: experts are balanced.
+  // After an optimizer step, with the reports of all its tokens and layers: experts are balanced.
   void finish_step(const std::vector<MoeReport>& step);
 
   // Forward FLOPs, for documents of `length` tokens; a training step takes three times that.
   double flops_per_token(int64_t length) const;
 
  private:
-  Tensor run_blocks(Exec& exec, const Tensor& tokens, const Sequence& sequence, StepContext& context,
-                    SavedStack& saved) const;
+  int64_t rows_here(int64_t tokens) const;
 
-  Embedding embedding_;
+  Part part_;
+  int64_t hidden_;
+  Coordinates::Place tensor_;
+  int64_t value_width_;  // of a first value on this rank
+  DType compute_;
+  bool value_enters_, value_leaves_;
+  std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
-  RmsNorm norm_;
-  LossHead head_;
+  std::optional<RmsNorm> norm_;
+  std::optional<LossHead> head_;
 };
 
 }  // namespace weft

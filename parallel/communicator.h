@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -10,15 +11,29 @@ namespace weft {
 
 enum class ReduceOp : uint8_t { kSum, kMax };
 
-// One half of a point-to-point exchange.
+// One half of a point-to-point exchange. Between two ranks, messages of one tag arrive in the order in
+// which they were sent.
 struct Transfer {
   enum class Kind : uint8_t { kSend, kRecv } kind;
   int peer;
   View data;
+  int tag = 0;
+};
+
+// Transfers on their way. Wait before their views go away; without, they are given up.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual void wait() = 0;
+};
+
+class Done final : public Pending {  // where nothing is left to wait for
+ public:
+  void wait() override {}
 };
 
 // One process group. Element count, type and device come from the views, never from the caller; views
-// are contiguous. Calls complete before returning. Sums are formed in rank order, so that a result does
+// are contiguous. Calls but `start` complete before returning. Sums are formed in rank order, so that a result does
 // not depend on timing.
 class Communicator {
  public:
@@ -34,6 +49,9 @@ class Communicator {
   virtual void all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows, View recv,
                             std::span<const int64_t> recv_rows) = 0;
   virtual void transfer(Exec& exec, std::span<const Transfer> together) = 0;  // none waits for another
+  // The same without waiting: sends are under way at once, receives at the latest in wait().
+  [[nodiscard]] virtual std::unique_ptr<Pending> start(Exec& exec,
+                                                       std::span<const Transfer> together) = 0;
   virtual void barrier() = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "parallel/layout_rules.h"
 
@@ -77,11 +78,19 @@ std::vector<int> Layout::group(std::span<const Axis> axes) const {
   return ranks;
 }
 
+IndexRange layers_of_stage(const ParallelConfig& degrees, int64_t layers, int stage) {
+  const std::vector<int64_t> sizes = stage_sizes(degrees);
+  if (sizes.empty()) return even_part(layers, stage, degrees.pipe * degrees.virtual_stages);
+  const auto at = sizes.begin() + stage;
+  const int64_t begin = std::accumulate(sizes.begin(), at, int64_t{0});
+  return {begin, begin + *at};
+}
+
 IndexRange Layout::stage_layers(int64_t layers, int chunk) const {
   const Coordinates::Place pipe = here[Axis::kPipe];
   const int chunks = degrees.virtual_stages;
   WEFT_CHECK(chunk >= 0 && chunk < chunks, "chunk {} of {}", chunk, chunks);
-  return even_part(layers, chunk * pipe.size + pipe.index, pipe.size * chunks);
+  return layers_of_stage(degrees, layers, chunk * pipe.size + pipe.index);
 }
 
 IndexRange Layout::span(int64_t tokens) const {

@@ -19,6 +19,9 @@ struct IndexRange {
 // Part `index` of `count` things cut into `parts`: sizes differ by one at most.
 IndexRange even_part(int64_t count, int index, int parts);
 
+// Blocks of stage `stage` of pipe x virtual_stages: as parallel.stage_layers says, else evenly.
+IndexRange layers_of_stage(const ParallelConfig& degrees, int64_t layers, int stage);
+
 // Where a rank stands and whom it shares what with. Pure data from the config and (rank, world): no
 // MPI, no memory; thousands of ranks cost nothing.
 //

@@ -99,6 +99,10 @@ std::optional<Broken> broken_shares(const Config& config, const ParallelConfig& 
                               "each holds one layer at least",
                               config.model.layers, stages)};
   }
+  if (!p.stage_layers.empty() && std::ssize(stage_sizes(p)) != stages) {
+    return Broken{"parallel.pipe", fmt::format("parallel.stage_layers = \"{}\" are not {} stages",
+                                               p.stage_layers, stages)};
+  }
   if (p.sequence > config.train.sequence) {
     return Broken{"parallel.sequence",
                   fmt::format("train.sequence = {} are fewer tokens than {} sequence ranks",
@@ -116,6 +120,16 @@ std::optional<Broken> broken_shares(const Config& config, const ParallelConfig& 
                     "data rank computes as many micro-batches; nearest: train.global_batch = {}",
                     config.train.global_batch, data, config.train.micro_batch, share,
                     multiples_beside(config.train.global_batch, share))};
+  }
+  const int64_t micro_batches = config.train.global_batch / share;
+  if (p.virtual_stages > 1 && micro_batches % p.pipe != 0) {
+    return Broken{
+        "parallel.virtual_stages",
+        fmt::format("parallel.schedule = \"interleaved\" runs micro-batches in groups of pipe {}, and "
+                    "a step has {} per data rank; nearest: train.global_batch = {}, or "
+                    "virtual_stages = 1",
+                    p.pipe, micro_batches,
+                    multiples_beside(config.train.global_batch, share * p.pipe))};
   }
   return std::nullopt;
 }

@@ -37,6 +37,7 @@ struct MpiComm::Message {
   int peer;
   void* data;
   int64_t bytes;
+  int tag = 0;
 
   static Message send(int peer, const void* data, int64_t bytes) {
     return {Transfer::Kind::kSend, peer, const_cast<void*>(data), bytes};
@@ -70,37 +71,50 @@ std::unique_ptr<MpiComm> MpiComm::split(int color, int key, const std::string& a
   return std::unique_ptr<MpiComm>(new MpiComm(std::move(impl), options_, axis));
 }
 
-// All messages at once, in pieces that MPI can count; between two ranks they arrive in the order of
-// the list.
-void MpiComm::exchange(const char* call, std::span<const Message> messages) {
-  std::vector<MPI_Request> requests;
+struct MpiComm::Requests {
+  std::vector<MPI_Request> all;
   std::vector<int> expected;  // bytes, by request; -1 for sends
+};
+
+// All messages at once, in pieces that MPI can count; between two ranks those of one tag arrive in the
+// order of the list.
+void MpiComm::post(const char* call, std::span<const Message> messages, Requests& requests) {
   for (const Transfer::Kind kind : {Transfer::Kind::kRecv, Transfer::Kind::kSend}) {
     for (const Message& m : messages) {
       if (m.kind != kind) continue;
       for (int64_t at = 0; at == 0 || at < m.bytes; at += options_.largest_message) {
         const int bytes = static_cast<int>(std::min(options_.largest_message, m.bytes - at));
-        MPI_Request& request = requests.emplace_back(MPI_REQUEST_NULL);
-        expected.push_back(kind == Transfer::Kind::kRecv ? bytes : -1);
-        check_mpi(
-            kind == Transfer::Kind::kRecv
-                ? MPI_Irecv(offset(m.data, at), bytes, MPI_BYTE, m.peer, 0, impl_->comm, &request)
-                : MPI_Isend(offset(m.data, at), bytes, MPI_BYTE, m.peer, 0, impl_->comm, &request),
-            name_, call);
+        MPI_Request& request = requests.all.emplace_back(MPI_REQUEST_NULL);
+        requests.expected.push_back(kind == Transfer::Kind::kRecv ? bytes : -1);
+        char* data = offset(m.data, at);
+        check_mpi(kind == Transfer::Kind::kRecv
+                      ? MPI_Irecv(data, bytes, MPI_BYTE, m.peer, m.tag, impl_->comm, &request)
+                      : MPI_Isend(data, bytes, MPI_BYTE, m.peer, m.tag, impl_->comm, &request),
+                  name_, call);
       }
     }
   }
-  std::vector<MPI_Status> statuses(requests.size());
-  const int code = MPI_Waitall(static_cast<int>(requests.size()), requests.data(), statuses.data());
+}
+
+void MpiComm::finish(const char* call, Requests& requests) {
+  std::vector<MPI_Status> statuses(requests.all.size());
+  const int code =
+      MPI_Waitall(static_cast<int>(statuses.size()), requests.all.data(), statuses.data());
   for (size_t i = 0; i < statuses.size(); ++i) {
     if (code == MPI_ERR_IN_STATUS) check_mpi(statuses[i].MPI_ERROR, name_, call);
-    if (code != MPI_SUCCESS || expected[i] < 0) continue;
+    if (code != MPI_SUCCESS || requests.expected[i] < 0) continue;
     int got = 0;
     MPI_Get_count(&statuses[i], MPI_BYTE, &got);
-    WEFT_CHECK(got == expected[i], "{} on {}: rank {} sent {} bytes, {} were expected", call, name_,
-               statuses[i].MPI_SOURCE, got, expected[i]);
+    WEFT_CHECK(got == requests.expected[i], "{} on {}: rank {} sent {} bytes, {} were expected",
+               call, name_, statuses[i].MPI_SOURCE, got, requests.expected[i]);
   }
   check_mpi(code, name_, call);
+}
+
+void MpiComm::exchange(const char* call, std::span<const Message> messages) {
+  Requests requests;
+  post(call, messages, requests);
+  finish(call, requests);
 }
 
 void MpiComm::gather_bytes(const void* mine, int64_t bytes, void* all) {
@@ -223,13 +237,36 @@ void MpiComm::all_to_all_v(Exec&, ConstView send, std::span<const int64_t> send_
   exchange("all_to_all_v", messages);
 }
 
-void MpiComm::transfer(Exec&, std::span<const Transfer> together) {
-  std::vector<Message> messages;
-  for (const Transfer& one : together) {
-    check_transfer(*this, one);
-    messages.push_back({one.kind, one.peer, one.data.data, bytes_of(one.data)});
+class MpiComm::Exchange final : public Pending {
+ public:
+  Exchange(MpiComm& comm, std::span<const Transfer> together) : comm_(comm) {
+    std::vector<Message> messages;
+    for (const Transfer& one : together) {
+      check_transfer(comm, one);
+      messages.push_back({one.kind, one.peer, one.data.data, bytes_of(one.data), one.tag});
+    }
+    comm_.post("transfer", messages, requests_);
   }
-  exchange("transfer", messages);
+  ~Exchange() override {
+    for (MPI_Request& request : requests_.all) {
+      if (request == MPI_REQUEST_NULL) continue;
+      MPI_Cancel(&request);
+      MPI_Request_free(&request);
+    }
+  }
+  void wait() override { comm_.finish("transfer", requests_); }
+
+ private:
+  MpiComm& comm_;
+  Requests requests_;
+};
+
+std::unique_ptr<Pending> MpiComm::start(Exec&, std::span<const Transfer> together) {
+  return std::make_unique<Exchange>(*this, together);
+}
+
+void MpiComm::transfer(Exec&, std::span<const Transfer> together) {
+  Exchange(*this, together).wait();
 }
 
 void MpiComm::barrier() { check_mpi(MPI_Barrier(impl_->comm), name_, "barrier"); }

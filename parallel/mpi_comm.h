@@ -34,6 +34,7 @@ class MpiComm final : public Communicator {
   void all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows, View recv,
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;
+  std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
   void barrier() override;
 
   // Called by all ranks: those of equal `color` form a group of their own, ordered by `key` and
@@ -43,8 +44,12 @@ class MpiComm final : public Communicator {
  private:
   struct Impl;
   struct Message;
+  struct Requests;
+  class Exchange;
   MpiComm(std::unique_ptr<Impl> impl, const MpiOptions& options, const std::string& axis);
   void exchange(const char* call, std::span<const Message> messages);
+  void post(const char* call, std::span<const Message> messages, Requests& requests);
+  void finish(const char* call, Requests& requests);
   void gather_bytes(const void* mine, int64_t bytes, void* all);
   void reduce_parts(Exec& exec, const Tensor& parts, const void* own, View out, ReduceOp op);
   void reduce_block(Exec& exec, View block, ReduceOp op);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <map>
 
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
@@ -24,7 +24,6 @@ Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& o
       options_(options),
       mesh_(std::move(mesh)),
       shares_(store, *mesh_, zero),
-      by_name_(store.all().size()),
       ledger_(ledger) {
   int64_t moments = 0;
   for (size_t i = 0; i < store.all().size(); ++i) {
@@ -36,10 +35,20 @@ Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& o
   }
   m_ = Arena(ledger, Label::kMoments, moments * 4);
   v_ = Arena(ledger, Label::kMoments, moments * 4);
-  std::iota(by_name_.begin(), by_name_.end(), size_t{0});
-  std::sort(by_name_.begin(), by_name_.end(), [&](size_t a, size_t b) {
-    return store_.all()[a].spec.name < store_.all()[b].spec.name;
-  });
+  std::vector<std::string> names;
+  for (const Parameter& p : store.all()) names.push_back(p.spec.name);
+  know_all(std::move(names));
+}
+
+void Optimizer::know_all(std::vector<std::string> names) {
+  std::map<std::string, size_t> here;
+  for (size_t i = 0; i < store_.all().size(); ++i) here[store_.all()[i].spec.name] = i;
+  std::sort(names.begin(), names.end());
+  by_name_.clear();
+  for (const std::string& name : names) {
+    const auto found = here.find(name);
+    by_name_.push_back(found == here.end() ? kElsewhere : found->second);
+  }
 }
 
 Tensor Optimizer::part(const Tensor& of, size_t index) const {
@@ -89,6 +98,10 @@ std::vector<SavedTensor> Optimizer::moments_to_load() const {
 double Optimizer::gradient_norm(Exec& exec) const {
   std::vector<double> mine;
   for (const size_t i : by_name_) {
+    if (i == kElsewhere) {
+      mine.push_back(0.0);
+      continue;
+    }
     const Parameter& p = store_.all()[i];
     const bool counted = shares_.of(i).answers && !p.spec.buffer && owned_[i].count > 0;
     mine.push_back(counted ? kernels::sum_of_squares(exec, part(p.grad, i)) : 0.0);

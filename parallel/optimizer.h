@@ -20,13 +20,17 @@ struct AdamOptions {
 // bf16 the master weights of rows it does not own go stale with the first step: nobody reads them,
 // and their memory goes back to the system.
 //
-// The order of a step: reduce_gradients, gradient_norm, step. All are collective.
+// The order of a step: sum_over_stages, reduce_gradients, gradient_norm, step. All are collective.
 class Optimizer {
  public:
   Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options);  // one rank alone
   Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options,
             std::shared_ptr<const Mesh> mesh, Zero zero);
 
+  // Names of all parameters of the model, where stages hold other ones: the same on every rank.
+  void know_all(std::vector<std::string> names);
+
+  void sum_over_stages(Exec& exec) const { shares_.sum_over_stages(exec); }
   void reduce_gradients(Exec& exec) const { shares_.reduce_gradients(exec); }
 
   // L2 norm of all gradients, every element counted once over all ranks, the same bits on each:
@@ -60,7 +64,9 @@ class Optimizer {
   Shares shares_;
   std::vector<Owned> owned_;
   Arena m_, v_;
-  std::vector<size_t> by_name_;  // indices of parameters, sorted by name
+  // All parameters of the model, sorted by name, with their index here or kElsewhere.
+  static constexpr size_t kElsewhere = ~size_t{0};
+  std::vector<size_t> by_name_;
   std::unique_ptr<ReleasedPages> stale_;  // of master weights, from the first step on
   Ledger& ledger_;
 };

@@ -102,7 +102,7 @@ Ownership ownership_of(const ParameterSpec& spec, const Coordinates& here, Zero 
   for (const Split& split : spec.splits) {
     if (split.axis == Axis::kTensor && here[Axis::kTensor].size > 1) own.replicas = split.replicas;
   }
-  own.answers = true;
+  own.answers = spec.held_by.empty() || spec.held_by.front() == here[Axis::kPipe].index;
   const std::span<const Axis> sharers = sharers_of(spec);
   for (const Axis axis : view_of(spec)) {
     if (std::find(sharers.begin(), sharers.end(), axis) != sharers.end()) continue;

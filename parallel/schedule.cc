@@ -144,6 +144,17 @@ Plan plan_of(PipeSchedule schedule, const PipeShape& shape, int rank) {
   }
 }
 
+Plan forward_plan(const PipeShape& shape, int rank) {
+  Planner plan(shape, rank);
+  for (int begin = 0; begin < shape.micro_batches; begin += shape.ranks) {
+    const int end = std::min(begin + shape.ranks, shape.micro_batches);
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      for (int mb = begin; mb < end; ++mb) plan.forward(mb, chunk);
+    }
+  }
+  return plan.take();
+}
+
 std::string to_string(const Plan& plan) {
   static constexpr std::array<const char*, 8> kMarks = {"<F", "F", ">F", "<B", "B", ">B", "b", "w"};
   std::string text;

@@ -53,6 +53,9 @@ struct PipeShape {
 //   `ranks`.
 Plan plan_of(PipeSchedule schedule, const PipeShape& shape, int rank);
 
+// Forward alone, for evaluation: any number of micro-batches.
+Plan forward_plan(const PipeShape& shape, int rank);
+
 std::string to_string(
     const Plan& plan);  // "F0 >F0 F1 >F1 <B0 B0": > sends, < receives; chunk as F0.1
 

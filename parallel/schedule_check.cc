@@ -180,7 +180,8 @@ class Simulation {
     if (!waiting.empty()) throw Error("a schedule that never ends: {}", waiting);
     const size_t all =
         static_cast<size_t>(shape_.stages()) * static_cast<size_t>(shape_.micro_batches);
-    WEFT_CHECK(forwards_.size() == all && weights_.size() == all,
+    // A plan without any backward is an evaluation.
+    WEFT_CHECK(forwards_.size() == all && (weights_.size() == all || inputs_.empty()),
                "{} forwards and {} backwards of {}", forwards_.size(), weights_.size(), all);
     for (const auto& [key, posted] : messages_) {
       WEFT_CHECK(posted.sent >= 0 && posted.received >= 0,

@@ -1,5 +1,6 @@
 #include "parallel/self_comm.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -37,22 +38,29 @@ void SelfComm::all_to_all_v(Exec&, ConstView send, std::span<const int64_t> send
 }
 
 void SelfComm::transfer(Exec&, std::span<const Transfer> together) {
-  std::vector<ConstView> sends;
+  std::vector<const Transfer*> sends;
   for (const Transfer& one : together) {
     check_transfer(*this, one);
-    if (one.kind == Transfer::Kind::kSend) sends.push_back(one.data);
+    if (one.kind == Transfer::Kind::kSend) sends.push_back(&one);
   }
-  size_t next = 0;
   for (const Transfer& one : together) {
     if (one.kind == Transfer::Kind::kSend) continue;
-    WEFT_CHECK(next < sends.size(), "transfer on {}: more receives than sends", name_);
-    const ConstView from = sends[next++];
+    const auto found = std::find_if(sends.begin(), sends.end(),
+                                    [&](const Transfer* send) { return send->tag == one.tag; });
+    WEFT_CHECK(found != sends.end(), "transfer on {}: more receives than sends", name_);
+    const ConstView from = (*found)->data;
+    sends.erase(found);
     WEFT_CHECK(from.dtype == one.data.dtype && from.shape == one.data.shape,
                "transfer on {}: sends {} {}, receives {} {}", name_, name_of(from.dtype),
                from.shape, name_of(one.data.dtype), one.data.shape);
     copy(from, one.data);
   }
-  WEFT_CHECK(next == sends.size(), "transfer on {}: more sends than receives", name_);
+  WEFT_CHECK(sends.empty(), "transfer on {}: more sends than receives", name_);
+}
+
+std::unique_ptr<Pending> SelfComm::start(Exec& exec, std::span<const Transfer> together) {
+  transfer(exec, together);
+  return std::make_unique<Done>();
 }
 
 }  // namespace weft

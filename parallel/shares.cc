@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/elementwise.h"
+
 namespace weft {
 namespace {
 
@@ -36,6 +38,12 @@ Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero) : store_(stor
     else
       add_to_runs(p, comm);
   }
+  for (size_t i = 0; i < store.all().size(); ++i) {
+    if (store.all()[i].spec.held_by.size() > 1) between_stages_.push_back(i);
+  }
+  std::sort(between_stages_.begin(), between_stages_.end(), [&](size_t a, size_t b) {
+    return store.all()[a].spec.name < store.all()[b].spec.name;
+  });
   for (Bucket& bucket : buckets_) {
     const size_t first = bucket.parameters.front();
     bucket.direct = bucket.parameters.size() == 1 &&
@@ -163,6 +171,31 @@ void Shares::sum_partial(Exec& exec, const Partial& partial) const {
   copy(Copy::kIn);
   partial.comm->all_reduce(exec, packed, ReduceOp::kSum);
   copy(Copy::kOut);
+}
+
+void Shares::sum_over_stages(Exec& exec) const {
+  const int here = mesh_.here()[Axis::kPipe].index;
+  Communicator& pipe = mesh_.over({Axis::kPipe});
+  for (const size_t index : between_stages_) {
+    const Parameter& p = store_.all()[index];
+    // Every holder sends its part to all others and adds up what it has in the same order.
+    const auto parts = static_cast<int64_t>(p.spec.held_by.size());
+    const Tensor all = exec.scratch({parts, p.grad.elements()});
+    std::vector<Transfer> together;
+    for (int64_t i = 0; i < parts; ++i) {
+      const int peer = p.spec.held_by[static_cast<size_t>(i)];
+      if (peer == here) {
+        kernels::copy(exec, p.grad.reshaped({p.grad.elements()}), all.row(i));
+        continue;
+      }
+      together.push_back({Transfer::Kind::kSend, peer, p.grad.reshaped({p.grad.elements()})});
+      together.push_back({Transfer::Kind::kRecv, peer, all.row(i)});
+    }
+    pipe.transfer(exec, together);
+    const Tensor sum = p.grad.reshaped({p.grad.elements()});
+    kernels::add(exec, all.row(0), all.row(1), sum);
+    for (int64_t i = 2; i < parts; ++i) kernels::add(exec, sum, all.row(i), sum);
+  }
 }
 
 void Shares::reduce_gradients(Exec& exec) const {

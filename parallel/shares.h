@@ -23,6 +23,9 @@ class Shares {
 
   const Ownership& of(size_t parameter) const { return owned_[parameter]; }
 
+  // Gradients of what several stages hold become the sums of theirs, in the order of stages. First
+  // of all sums.
+  void sum_over_stages(Exec& exec) const;
   // Gradients become sums over all ranks: in the rows this rank owns (sharded), or everywhere.
   void reduce_gradients(Exec& exec) const;
   // Values of all rows, from the ranks that own them.
@@ -60,6 +63,7 @@ class Shares {
   std::vector<Ownership> owned_;  // by index in the store
   std::vector<Partial> partial_;
   std::vector<size_t> replicated_;  // held by some of the tensor ranks, not all
+  std::vector<size_t> between_stages_;  // held by several stages, in the order of names
   std::vector<Bucket> buckets_;
   std::vector<Run> runs_;
 };

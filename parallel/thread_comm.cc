@@ -129,31 +129,56 @@ void ThreadComm::check_row_counts() {
   }
 }
 
-void ThreadComm::transfer(Exec&, std::span<const Transfer> together) {
-  using Message = ThreadGroup::State::Message;
-  std::vector<Message> messages(together.size());
-  const auto sends = [&](auto&& visit) {
-    for (size_t i = 0; i < together.size(); ++i) {
-      if (together[i].kind == Transfer::Kind::kSend) visit(together[i].peer, messages[i]);
-    }
-  };
-  guarded([&] {
-    for (size_t i = 0; i < together.size(); ++i) {
-      check_transfer(*this, together[i]);
-      messages[i].data = together[i].data;
-    }
-    try {
-      // All sends are on offer before anything waits, so no order of a group can block another's.
-      sends([&](int peer, Message& m) { state_->post(rank_, peer, m); });
-      for (const Transfer& one : together) {
-        if (one.kind == Transfer::Kind::kRecv) state_->receive(one.peer, rank_, one.data);
+// Sends are on offer before anything waits, so no order of a group can block another's.
+class ThreadComm::Exchange final : public Pending {
+ public:
+  Exchange(ThreadComm& comm, std::span<const Transfer> together)
+      : comm_(comm), transfers_(together.begin(), together.end()), messages_(together.size()) {
+    comm_.guarded([&] {
+      for (size_t i = 0; i < transfers_.size(); ++i) {
+        check_transfer(comm_, transfers_[i]);
+        messages_[i].data = transfers_[i].data;
+        messages_[i].tag = transfers_[i].tag;
       }
-      sends([&](int peer, Message& m) { state_->await_done(rank_, peer, m); });
-    } catch (...) {
-      sends([&](int peer, Message& m) { state_->withdraw(rank_, peer, m); });
-      throw;
+      sends([&](int peer, Message& m) { state().post(comm_.rank_, peer, m); });
+    });
+  }
+  ~Exchange() override {
+    sends([&](int peer, Message& m) { state().withdraw(comm_.rank_, peer, m); });
+  }
+
+  void wait() override {
+    comm_.guarded([&] {
+      for (const Transfer& one : transfers_) {
+        if (one.kind == Transfer::Kind::kRecv) {
+          state().receive(one.peer, comm_.rank_, one.data, one.tag);
+        }
+      }
+      sends([&](int peer, Message& m) { state().await_done(comm_.rank_, peer, m); });
+    });
+  }
+
+ private:
+  using Message = ThreadGroup::State::Message;
+  ThreadGroup::State& state() { return *comm_.state_; }
+  template <class Visit>
+  void sends(Visit&& visit) {
+    for (size_t i = 0; i < transfers_.size(); ++i) {
+      if (transfers_[i].kind == Transfer::Kind::kSend) visit(transfers_[i].peer, messages_[i]);
     }
-  });
+  }
+
+  ThreadComm& comm_;
+  std::vector<Transfer> transfers_;
+  std::vector<Message> messages_;  // others point into it
+};
+
+std::unique_ptr<Pending> ThreadComm::start(Exec&, std::span<const Transfer> together) {
+  return std::make_unique<Exchange>(*this, together);
+}
+
+void ThreadComm::transfer(Exec&, std::span<const Transfer> together) {
+  Exchange(*this, together).wait();
 }
 
 void ThreadComm::barrier() {

@@ -48,6 +48,7 @@ class ThreadComm final : public Communicator {
   void all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows, View recv,
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;
+  std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
   void barrier() override;
 
   // Called by all ranks: those of equal `color` form a group of their own, ordered by `key` and
@@ -56,6 +57,7 @@ class ThreadComm final : public Communicator {
 
  private:
   friend class ThreadGroup;
+  class Exchange;
   ThreadComm(std::shared_ptr<ThreadGroup::State> state, int rank);
   template <class Call>
   void guarded(Call&& call);

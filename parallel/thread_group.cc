@@ -90,15 +90,20 @@ void ThreadGroup::State::post(int from, int to, Message& message) {
   hub->changed.notify_all();
 }
 
-void ThreadGroup::State::receive(int from, int to, View data) {
+void ThreadGroup::State::receive(int from, int to, View data, int tag) {
   Lock lock(hub->mutex);
   Queue& messages = queue(from, to);
-  if (messages.empty()) {
+  const auto next = [&] {
+    return std::find_if(messages.begin(), messages.end(),
+                        [&](const Message* m) { return m->tag == tag; });
+  };
+  if (next() == messages.end()) {
     wait(lock, to,
          fmt::format("transfer(receive from {}, {} {})", from, name_of(data.dtype), data.shape),
-         [&] { return !messages.empty(); });
+         [&] { return next() != messages.end(); });
   }
-  Message& message = *messages.front();
+  const auto found = next();
+  Message& message = **found;
   if (message.data.dtype != data.dtype || message.data.shape != data.shape) {
     const std::string why = fmt::format(
         "ranks of {} disagree: rank {} sends {} {} to rank {}, which receives {} {}", options.name,
@@ -107,7 +112,7 @@ void ThreadGroup::State::receive(int from, int to, View data) {
     hub->changed.notify_all();
     throw Error("{}", why);
   }
-  messages.pop_front();
+  messages.erase(found);
   message.stage = Message::Stage::kTaken;
   lock.unlock();
   if (!data.empty()) std::memcpy(data.data, message.data.data, static_cast<size_t>(bytes_of(data)));

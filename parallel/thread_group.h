@@ -37,6 +37,7 @@ struct ThreadGroup::State {
   struct Message {
     enum class Stage : uint8_t { kPosted, kTaken, kDone } stage = Stage::kPosted;
     ConstView data;
+    int tag = 0;
   };
   using Queue = std::deque<Message*>;
 
@@ -49,7 +50,7 @@ struct ThreadGroup::State {
   void agree(int rank, Posting mine);
 
   void post(int from, int to, Message& message);
-  void receive(int from, int to, View data);
+  void receive(int from, int to, View data, int tag);
   void await_done(int from, int to, Message& message);
   void withdraw(int from, int to, Message& message);  // before its memory goes away
 

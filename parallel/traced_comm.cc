@@ -130,12 +130,36 @@ void TracedComm::all_to_all_v(Exec& exec, ConstView send, std::span<const int64_
           [&] { inner_->all_to_all_v(exec, send, send_rows, recv, recv_rows); });
 }
 
-void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
+int64_t TracedComm::bytes_sent(std::span<const Transfer> together) const {
   int64_t bytes = 0;
   for (const Transfer& one : together) {
     if (one.kind == Transfer::Kind::kSend && one.peer != rank()) bytes += bytes_of(one.data);
   }
-  counted("transfer", bytes, [&] { inner_->transfer(exec, together); });
+  return bytes;
+}
+
+void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
+  counted("transfer", bytes_sent(together), [&] { inner_->transfer(exec, together); });
+}
+
+std::unique_ptr<Pending> TracedComm::start(Exec& exec, std::span<const Transfer> together) {
+  struct Timed final : Pending {
+    Timed(TracedComm& comm, std::unique_ptr<Pending> inner) : comm(comm), inner(std::move(inner)) {}
+    void wait() override {
+      const auto start = std::chrono::steady_clock::now();
+      comm.tally_.activity().enter(comm.axis_.c_str(), "transfer", start);
+      inner->wait();
+      const auto end = std::chrono::steady_clock::now();
+      comm.tally_.activity().leave(end);
+      comm.tally_.of(comm.axis_, "transfer").seconds +=
+          std::chrono::duration<double>(end - start).count();
+    }
+    TracedComm& comm;
+    std::unique_ptr<Pending> inner;
+  };
+  std::unique_ptr<Pending> pending;
+  counted("transfer", bytes_sent(together), [&] { pending = inner_->start(exec, together); });
+  return std::make_unique<Timed>(*this, std::move(pending));
 }
 
 void TracedComm::barrier() {

@@ -56,12 +56,14 @@ class TracedComm final : public Communicator {
   void all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows, View recv,
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;
+  std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
   void barrier() override;
 
  private:
   template <class Call>
   void counted(const char* operation, int64_t bytes, Call&& call);
   void gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all);
+  int64_t bytes_sent(std::span<const Transfer> together) const;
   void compare(Exec& exec, const std::string& signature);
   void compare_rows(Exec& exec, std::span<const int64_t> send_rows,
                     std::span<const int64_t> recv_rows);

@@ -36,10 +36,13 @@ void fields(FieldVisitor& f, Hgrn2Options& c) {
            "model, growing with depth");
 }
 
+constexpr const char* kSharedBounds = "hgrn2.lower_bounds";
+
 // The tensor of the whole model: the first layer that reads it declares it. Every pipeline stage
-// has it, and adds its layers' part of the gradient.
+// with such layers has it. During a step row l of its gradient is that of layer l's bounds, which
+// becomes that of the tensor at the end.
 Parameter& shared_bounds(const MixerBuild& build, const HeadOptions& h) {
-  const std::string name = "hgrn2.lower_bounds";
+  const std::string name = kSharedBounds;
   const Shape shape{build.layers, build.whole(h.kv_heads * h.dk, h.kv_replicas)};
   if (Parameter* found = build.store.find(name)) {
     if (found->spec.global == shape) return *found;
@@ -54,7 +57,6 @@ Parameter& shared_bounds(const MixerBuild& build, const HeadOptions& h) {
        .global = {build.layers, h.kv_heads * h.dk},
        .splits = {Split{
            .dim = 1, .axis = Axis::kTensor, .replicas = h.kv_replicas, .unit = h.dk}},
-       .partial_over = {Axis::kPipe},
        .init = Init::zeros(),
        .weight_decay = false,
        .f32 = true});
@@ -77,6 +79,7 @@ class Hgrn2 final : public Mixer {
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
     if (o.lower_bounds == "shared") {
+      finishes_ = build.store.find(kSharedBounds) == nullptr;
       if (build.layers > 1) shared_ = &shared_bounds(build, h_);
     } else if (o.lower_bound > 0) {
       lower_ = &declare_vector(build, "lower_bound", h_.kv_heads * h_.dk, h_.dk, o.lower_bound,
@@ -118,17 +121,20 @@ class Hgrn2 final : public Mixer {
     kernels::activation_backward(exec, kernels::Activation::kSilu, part(f.projected, kQ), dq, dq);
     Tensor d_lower;
     if (lower_ != nullptr) d_lower = lower_->grad;
-    if (shared_ != nullptr && layer_ > 0) d_lower = exec.zeros(f.lower.shape());
+    if (shared_ != nullptr && layer_ > 0) d_lower = shared_->grad.row(layer_);
     kernels::tied_gates_backward(exec, {.f = part(f.projected, kForget),
                                         .lower = given(f.lower),
                                         .dg = d_decay,
                                         .dk = dk,
                                         .df = part(d, kForget),
                                         .d_lower = wanted(d_lower)});
-    if (shared_ != nullptr && layer_ > 0) {
-      lower_bound_backward(exec, layer_, shared_->value, d_lower, shared_->grad);
-    }
     return project_.backward(exec, d, DType::kF32, saved);
+  }
+
+  void finish_gradients(Exec& exec) const override {
+    if (shared_ != nullptr && finishes_) {
+      lower_bounds_backward(exec, shared_->value, shared_->grad);
+    }
   }
 
   double flops_per_token(int64_t) const override {
@@ -185,6 +191,7 @@ class Hgrn2 final : public Mixer {
   DiagonalRecurrence recurrence_;
   WideNorm norm_;
   Parameter* lower_ = nullptr;   // [kv_heads * dk]
+  bool finishes_ = false;        // declared the shared one, so finishes its gradient
   Parameter* shared_ = nullptr;  // [layers, kv_heads * dk]; neither: no lower bound
   Linear out_;
 };

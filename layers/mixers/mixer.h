@@ -38,6 +38,10 @@ class Mixer {
   virtual Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                           SavedStack& saved) const = 0;
 
+  // After the last backward of a step and the sums over stages, before all others: once for what
+  // layers share.
+  virtual void finish_gradients(Exec&) const {}
+
   // Forward, multiply and add counted apart, for documents of `length` tokens.
   virtual double flops_per_token(int64_t length) const = 0;
 };

@@ -139,7 +139,7 @@ class WholeModel : public Gradients {
     const auto loss = [&] { return model.evaluate(rig.exec, tokens, targets, sequence); };
     StepContext context;
     store.zero_gradients(rig.exec);
-    EXPECT_NEAR(model.train(rig.exec, tokens, targets, sequence, 1.0f, context), loss(), 1e-3);
+    EXPECT_NEAR(model.train(rig.exec, {tokens, targets, sequence}, context), loss(), 1e-3);
     expect_all_weights(loss);
   }
 };

@@ -49,6 +49,7 @@ TEST_F(SharedLowerBounds, AddUpTheGradientsOfTheirLayers) {
     (*mixer)->forward(rig.exec, x, {sequence}, saved);
     (*mixer)->backward(rig.exec, cotangent, {sequence}, saved);
   }
+  for (const auto& mixer : {&first, &second, &third}) (*mixer)->finish_gradients(rig.exec);
   expect_all_weights(loss);
 }
 

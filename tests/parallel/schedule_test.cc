@@ -40,6 +40,21 @@ TEST(PipeSchedule, EndsForEveryShape) {
   }
 }
 
+TEST(PipeSchedule, EvaluationEndsForEveryShape) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int micro_batches = 1; micro_batches <= 17; ++micro_batches) {
+      for (int chunks = 1; chunks <= 3; ++chunks) {
+        const PipeShape shape{ranks, micro_batches, chunks};
+        std::vector<Plan> plans;
+        for (int r = 0; r < ranks; ++r) plans.push_back(forward_plan(shape, r));
+        for (const Sends sends : {Sends::kBuffered, Sends::kMeet}) {
+          EXPECT_NO_THROW(simulate(plans, shape, {}, sends)) << text(shape);
+        }
+      }
+    }
+  }
+}
+
 // Idle time of a pipeline with equal stages: (ranks - 1) times what the schedule leaves uncovered
 // of one forward and one backward. Costs are whole numbers, so that sums are exact.
 TEST(PipeSchedule, HasTheBubbleOfItsFormula) {

@@ -1,0 +1,315 @@
+// Pipeline parallelism in training, with ranks as threads: cutting the layers over ranks, whatever
+// the schedule, changes no bit of losses, norms and weights.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "launcher/trainer.h"
+#include "parallel/thread_comm.h"
+#include "tests/support/near.h"
+#include "tests/support/rank_training.h"
+#include "tests/support/rig.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+// Eight layers with what crosses them: values of the first RWKV-7 layer (A), bounds that all HGRN2
+// layers share (B), experts (C), memories (D). Six sequences a step, so that 1, 2 and 3 data ranks
+// could share them; two documents each.
+Config tiny(const std::vector<std::string>& overrides = {}) {
+  return config_from_text(R"(
+[model]
+vocab = 61
+hidden = 24
+layers = 8
+pattern = "BACDABCA"
+tie_embeddings = false
+[model.layer.A]
+mixer = "rwkv7"
+heads = 2
+ffn = "none"
+[model.layer.B]
+mixer = "hgrn2"
+heads = 2
+lower_bounds = "shared"
+ffn = "dense"
+[model.layer.C]
+mixer = "softmax"
+heads = 4
+kv_heads = 2
+[model.layer.D]
+mixer = "mom"
+heads = 2
+ffn = "dense"
+[model.moe]
+experts = 5
+active = 2
+ffn = 20
+shared = 1
+aux_loss = 0.01
+z_loss = 0.001
+[train]
+steps = 3
+sequence = 13
+global_batch = 6
+micro_batch = 1
+precision = "f32"
+[optimizer]
+lr = 3e-3
+warmup = 0
+schedule = "constant"
+eps = 1e-3
+[run]
+dir = "unused"
+)",
+                          "tiny.toml", overrides);
+}
+
+// Rows of a simple rule, each with two documents; some targets do not count.
+Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
+  const int64_t length = config.train.sequence;
+  Batch batch{.tokens = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .targets = Tensor::empty(pool, {rows * length}, DType::kI32),
+              .documents = {0},
+              .target_tokens = rows * length};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t value = (first + r) * 5 + t * t;
+      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
+      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+    }
+    if ((first + r) % 3 == 0) {
+      batch.targets.data<int32_t>()[r * length + 4] = -1;
+      --batch.target_tokens;
+    }
+    batch.documents.push_back(static_cast<int32_t>(r * length + 5));
+    batch.documents.push_back(static_cast<int32_t>((r + 1) * length));
+  }
+  return batch;
+}
+
+History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, rule_batch); }
+
+using Overrides = std::vector<std::string>;
+
+Overrides joined(Overrides a, const Overrides& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// What one rank gives with these settings, computed once.
+const History& on_one_rank(const Overrides& settings) {
+  static std::map<Overrides, History> known;
+  const auto [at, added] = known.try_emplace(settings);
+  if (added) at->second = train(tiny(settings), 1);
+  return at->second;
+}
+
+void expect_same_bits(const History& got, const History& want) {
+  ASSERT_EQ(got.steps.size(), want.steps.size());
+  for (size_t s = 0; s < want.steps.size(); ++s) {
+    const StepResult &a = got.steps[s], &b = want.steps[s];
+    EXPECT_EQ(a.loss, b.loss) << "step " << s;
+    EXPECT_EQ(a.grad_norm, b.grad_norm) << "step " << s;
+    EXPECT_EQ(a.aux_loss, b.aux_loss) << "step " << s;
+    EXPECT_EQ(a.z_loss, b.z_loss) << "step " << s;
+    ASSERT_EQ(a.moe.size(), b.moe.size());
+    for (size_t l = 0; l < a.moe.size(); ++l) {
+      EXPECT_EQ(a.moe[l].layer, b.moe[l].layer);
+      EXPECT_EQ(a.moe[l].memories, b.moe[l].memories);
+      EXPECT_EQ(a.moe[l].counts, b.moe[l].counts);
+    }
+  }
+  EXPECT_EQ(got.valid, want.valid);
+  EXPECT_EQ(got.weights, want.weights);
+}
+
+struct Cut {
+  std::string name;
+  int ranks;
+  Overrides parallel;
+  Overrides settings = {};  // of one rank too
+};
+
+class PipeRanks : public testing::TestWithParam<Cut> {};
+
+TEST_P(PipeRanks, GiveTheBitsOfOneRank) {
+  const auto& [name, ranks, parallel, settings] = GetParam();
+  const Config config =
+      tiny(joined(joined(settings, parallel), {"parallel.pipe=" + std::to_string(ranks)}));
+  expect_same_bits(train(config, ranks), on_one_rank(settings));
+}
+
+Overrides schedule(const std::string& name) { return {"parallel.schedule=" + name}; }
+Overrides chunks(int count) {
+  return {"parallel.schedule=interleaved", "parallel.virtual_stages=" + std::to_string(count)};
+}
+const Overrides kTied = {"model.tie_embeddings=true"};
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PipeRanks,
+    testing::Values(
+        Cut{"TwoGpipe", 2, schedule("gpipe")}, Cut{"Two1f1b", 2, schedule("1f1b")},
+        Cut{"TwoZeroBubble", 2, schedule("zero_bubble")}, Cut{"TwoInterleaved", 2, chunks(2)},
+        Cut{"ThreeGpipe", 3, schedule("gpipe")}, Cut{"Three1f1b", 3, schedule("1f1b")},
+        Cut{"ThreeZeroBubble", 3, schedule("zero_bubble")}, Cut{"ThreeInterleaved", 3, chunks(2)},
+        Cut{"FourGpipe", 4, schedule("gpipe")}, Cut{"Four1f1b", 4, schedule("1f1b")},
+        Cut{"FourZeroBubble", 4, schedule("zero_bubble")},
+        Cut{"EightZeroBubble", 8, schedule("zero_bubble")}, Cut{"TwoInFourChunks", 2, chunks(4)},
+        Cut{"OneInTwoChunks", 1, chunks(2), kTied},
+        Cut{"OneZeroBubble", 1, schedule("zero_bubble"), kTied},
+        Cut{"Uneven", 3, {"parallel.stage_layers=1,5,2"}},
+        Cut{"UnevenChunks", 2, joined(chunks(2), {"parallel.stage_layers=3,1,1,3"}), kTied},
+        Cut{"Tied1f1b", 3, schedule("1f1b"), kTied},
+        Cut{"TiedZeroBubble", 2, schedule("zero_bubble"), kTied},
+        Cut{"TiedReplicated", 2, {"parallel.zero=0"}, kTied},
+        Cut{"RecomputeFull", 2, schedule("zero_bubble"), {"train.recompute=full"}},
+        Cut{"RecomputeSelective", 3, schedule("zero_bubble"), {"train.recompute=selective"}},
+        Cut{"Bf16", 3, schedule("1f1b"), {"train.precision=bf16", "model.tie_embeddings=true"}},
+        Cut{"Bf16ZeroBubble",
+            2,
+            schedule("zero_bubble"),
+            {"train.precision=bf16", "model.tie_embeddings=true"}},
+        Cut{"FewMicroBatches", 4, schedule("1f1b"), {"train.micro_batch=3"}},
+        Cut{"GlobalBalance", 2, schedule("1f1b"), {"model.moe.aux_scope=global_batch"}},
+        Cut{"BiasedRouter",
+            2,
+            chunks(2),
+            {"model.moe.router=sigmoid_bias", "model.moe.bias_rate=0.01"}}),
+    [](const auto& info) { return info.param.name; });
+
+// Together with data and sequence ranks: as these alone, within the roundings of a sum in another
+// order, which three steps of Adam amplify by at most lr / epsilon each. The experts are those that
+// one rank chose.
+class PipeAndOthers : public testing::TestWithParam<Cut> {};
+
+TEST_P(PipeAndOthers, GiveTheLossesNormsAndWeightsOfOneRank) {
+  const ScratchFolder folder;
+  const std::string file = folder / "routing.safetensors";
+  const auto& [name, ranks, parallel, settings] = GetParam();
+  const History one = train(tiny(joined(settings, {"run.routing_trace=write:" + file})), 1);
+  const History many =
+      train(tiny(joined(joined(settings, parallel), {"run.routing_trace=replay:" + file})), ranks);
+  for (size_t s = 0; s < one.steps.size(); ++s) {
+    const StepResult &a = one.steps[s], &b = many.steps[s];
+    EXPECT_NEAR(a.loss, b.loss, 3e-5 * a.loss) << "step " << s;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 3e-4 * a.grad_norm) << "step " << s;
+    EXPECT_NEAR(a.aux_loss, b.aux_loss, 3e-5 * a.aux_loss) << "step " << s;
+    EXPECT_NEAR(a.z_loss, b.z_loss, 3e-4 * a.z_loss) << "step " << s;
+  }
+  EXPECT_NEAR(one.valid, many.valid, 3e-5 * one.valid);
+  const std::vector<double> w(one.weights.begin(), one.weights.end()),
+      v(many.weights.begin(), many.weights.end());
+  EXPECT_TRUE(Near(v, w, 3e-4));
+}
+
+Overrides pipe(int ranks, const Overrides& more) {
+  return joined({"parallel.pipe=" + std::to_string(ranks)}, more);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, PipeAndOthers,
+    testing::Values(Cut{"Data", 4, pipe(2, schedule("1f1b")), kTied},
+                    Cut{"DataReplicated", 4,
+                        pipe(2, joined(schedule("zero_bubble"), {"parallel.zero=0"})), kTied},
+                    Cut{"Sequence", 4,
+                        pipe(2, joined(schedule("zero_bubble"), {"parallel.sequence=2"})), kTied},
+                    Cut{"SequenceChunks", 4, pipe(2, joined(chunks(2), {"parallel.sequence=2"}))},
+                    Cut{"DataSequence", 8,
+                        pipe(2, joined(schedule("1f1b"), {"parallel.sequence=2"})), kTied}),
+    [](const auto& info) { return info.param.name; });
+
+// The trace of a pipeline is that of one rank, byte for byte.
+TEST(Pipeline, ATraceIsWrittenByAllStagesTogether) {
+  const ScratchFolder folder;
+  train(tiny({"run.routing_trace=write:" + (folder / "one")}), 1);
+  train(tiny({"run.routing_trace=write:" + (folder / "pipe"), "parallel.pipe=4"}), 4);
+  EXPECT_EQ(get_file(folder / "one"), get_file(folder / "pipe"));
+}
+
+using Body = std::function<void(Trainer&, Runtime&, Mesh&)>;
+
+void on_ranks(const Config& config, int ranks, const Body& body) {
+  run_ranks(ranks, [&](ThreadComm& world, Exec&) {
+    Runtime runtime(1);
+    const Splitter split = [&](int color, int key, const std::string& axis) {
+      return world.split(color, key, axis);
+    };
+    auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split);
+    Trainer trainer(config, runtime, mesh);
+    trainer.initialize();
+    body(trainer, runtime, *mesh);
+  });
+}
+
+// Written by two stages, read by one rank, four stages and two chunks on each of two, and the other
+// way: the run goes on with the same bits.
+TEST(Pipeline, ACheckpointIsReadByAnyNumberOfStages) {
+  const ScratchFolder folder;
+  const std::vector<std::pair<int, Config>> layouts = {
+      {1, tiny(kTied)},
+      {2, tiny(joined(kTied, pipe(2, schedule("zero_bubble"))))},
+      {4, tiny(joined(kTied, pipe(4, schedule("1f1b"))))},
+      {2, tiny(joined(kTied, pipe(2, chunks(2))))}};
+  const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
+    return rule_batch(layouts[0].second, pool, first, rows);
+  };
+  const History& whole = on_one_rank(kTied);
+  for (size_t writer = 0; writer < layouts.size(); ++writer) {
+    const std::string place = folder / std::to_string(writer);
+    on_ranks(layouts[writer].second, layouts[writer].first,
+             [&](Trainer& trainer, Runtime& runtime, Mesh& mesh) {
+               for (int64_t s = 0; s < 2; ++s) trainer.step(s, s * 6, source);
+               save_checkpoint(runtime.exec(), mesh.world(), place,
+                               {.step = 2, .updates = trainer.updates()}, trainer.tensors_to_save(),
+                               0);
+             });
+    const FoundCheckpoint found = verify_checkpoint(place + "/step-000000002");
+    for (const auto& [ranks, config] : layouts) {
+      on_ranks(config, ranks, [&](Trainer& trainer, Runtime&, Mesh&) {
+        load_tensors(found, trainer.tensors_to_load(Trainer::State::kEverything));
+        trainer.resume(found.manifest.updates);
+        trainer.publish();
+        EXPECT_EQ(trainer.step(2, 12, source).loss, whole.steps[2].loss);
+      });
+    }
+  }
+}
+
+// One stage's weights are not finite: all ranks skip the step.
+TEST(Pipeline, StagesSkipAStepTogether) {
+  const Config config = tiny(pipe(4, {}));
+  on_ranks(config, 4, [&](Trainer& trainer, Runtime&, Mesh&) {
+    if (Parameter* norm = trainer.parameters().find("block.2.norm1.weight")) {
+      norm->master.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+      trainer.publish();
+    }
+    const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {
+      return rule_batch(config, pool, first, rows);
+    });
+    EXPECT_TRUE(result.skipped);
+    EXPECT_EQ(trainer.updates(), 0);
+  });
+}
+
+// Stages hold their layers and nothing else, but for the tied table.
+TEST(Pipeline, WeightsAreSharedOut) {
+  const Config config = tiny(joined(kTied, pipe(4, {})));
+  on_ranks(config, 4, [&](Trainer& trainer, Runtime&, Mesh& mesh) {
+    const int stage = mesh.here()[Axis::kPipe].index;
+    for (const Parameter& p : trainer.parameters().all()) {
+      const std::string& name = p.spec.name;
+      if (name.starts_with("block.")) {
+        EXPECT_EQ(std::stoi(name.substr(6)) / 2, stage) << name;
+      }
+      if (name == "embed.weight") {
+        EXPECT_TRUE(stage == 0 || stage == 3);
+        EXPECT_EQ(p.spec.held_by, (std::vector<int>{0, 3}));
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace weft::test
