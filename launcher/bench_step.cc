@@ -13,6 +13,7 @@
 #include "launcher/ranks.h"
 #include "launcher/trainer.h"
 #include "parallel/agree.h"
+#include "parallel/schedule_check.h"
 
 namespace weft {
 namespace {
@@ -131,6 +132,27 @@ Talk talk_of(Exec& exec, const Mesh& mesh, int steps, double seconds) {
   return talk;
 }
 
+// The idle share of the pipe rank that computes most, while a schedule runs.
+struct Bubble {
+  double measured = 0, predicted = 0;  // predicted: for equal stages
+};
+
+Bubble bubble_of(Exec& exec, const Config& config, const Mesh& mesh, const PipeTimes& times) {
+  const double mine[] = {times.busy, times.whole};
+  const std::vector<double> all = gather_numbers(exec, mesh.world(), mine);
+  double busiest = 0, whole = 0;
+  for (size_t r = 0; r < all.size(); r += 2) {
+    busiest = std::max(busiest, all[r]);
+    whole = std::max(whole, all[r + 1]);
+  }
+  const IndexRange own =
+      mesh.layout().micro_batches(config.train.global_batch / config.train.micro_batch);
+  const PipeShape shape{config.parallel.pipe, static_cast<int>(own.size()),
+                        config.parallel.virtual_stages};
+  const std::vector<Plan> plans = plans_of(pipe_schedule(config.parallel.schedule), shape);
+  return {whole > 0 ? 1 - busiest / whole : 0, simulate(plans, shape).bubble};
+}
+
 // What the first rank prints and writes.
 struct StepBench {
   const BenchStepOptions& options;
@@ -142,6 +164,7 @@ struct StepBench {
   Talk talk;
   std::vector<double> losses;
   int64_t resident_before, resident_peak;
+  Bubble bubble;
 
   double tokens() const {
     return static_cast<double>(config.train.global_batch * config.train.sequence);
@@ -162,6 +185,11 @@ struct StepBench {
       for (const auto& [axis, bytes] : talk.bytes) fmt::print(" {} {}", axis, format_bytes(bytes));
       fmt::print(" per step, all ranks together\n");
     }
+    if (config.parallel.pipe > 1) {
+      fmt::print("{}: {:.0f} % bubble measured, {:.0f} % = {} with equal stages\n", config.parallel.schedule,
+                 100 * bubble.measured, 100 * bubble.predicted,
+                 bubble_formula(pipe_schedule(config.parallel.schedule)));
+    }
     if (drift() > kNoisy) {
       fmt::print("noisy: our GEMM ran at {:.0f} GFLOP/s before the steps and at {:.0f} after them, {:.0f} % apart; "
                  "measure again on idle cores\n",
@@ -177,6 +205,7 @@ struct StepBench {
             {"peak_bytes_by_label", memory_by_label(runtime.ledger())},
             {"peak_resident_bytes", resident_peak}, {"resident_bytes_before", resident_before},
             {"losses", losses}, {"comm_bytes", talk.bytes}, {"comm_share", talk.share},
+            {"bubble", {{"measured", bubble.measured}, {"formula", bubble.predicted}}},
             {"ranks", layout.world}, {"threads", runtime.exec().threads.size()},
             {"isa", name_of(runtime.exec().isa)}, {"config", resolved(config)}};
   }
@@ -205,6 +234,7 @@ int run_on_rank(const BenchStepOptions& o, const Config& config, const RankConte
   };
   for (int i = 0; i < o.warmup; ++i) one();
   ranks.mesh->tally().reset();
+  trainer.reset_pipe_times();
   const int64_t before = step;
   const auto start = std::chrono::steady_clock::now();
   const Quartiles time = measure(o.steps, one);
@@ -212,7 +242,8 @@ int run_on_rank(const BenchStepOptions& o, const Config& config, const RankConte
   const Talk talk = talk_of(exec, *ranks.mesh, static_cast<int>(step - before), seconds);
   const StepBench bench{o, config, runtime, ranks.mesh->layout(), time,
                         trainer.flops_per_step() / time.median / 1e9, peak_before, peak(), talk, losses,
-                        resident_before, peak_resident_bytes()};
+                        resident_before, peak_resident_bytes(),
+                        bubble_of(exec, config, *ranks.mesh, trainer.pipe_times())};
   if (ranks.mesh->rank() != 0) return 0;
   bench.print();
   if (!o.json.empty()) write_json(o.json, bench.json());
@@ -237,7 +268,7 @@ void add_bench_step(CLI::App& bench) {
                   "JSON: step_ms {median, q1, q3, repetitions}, tokens_per_s, mfu (share of our own 1024-cubed "
                   "GEMM, probed before and after), probe_drift (above 0.1: noisy), peak_bytes (accounted), peak_resident_bytes, losses, "
                   "comm_bytes by axis (per step, all ranks together), comm_share (of the first rank's time, in calls to others), "
-                  "ranks. Under mpirun on its ranks.");
+                  "bubble {measured, formula} (idle share of the pipe rank that computes most), ranks. Under mpirun on its ranks.");
   command->add_option("--steps", o->steps, "Measured steps")->check(CLI::PositiveNumber);
   command->add_option("--warmup", o->warmup, "Unmeasured steps before them")->check(CLI::NonNegativeNumber);
   command->add_option("--threads", o->threads, "0: every core");

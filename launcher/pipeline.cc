@@ -106,17 +106,20 @@ class PipelineRun {
   }
 
   void run(const Plan& plan) {
+    const CoreTimer whole(&times_.whole);
     for (const ActionGroup& group : grouped(plan)) {
-      if (is_transfer(plan[group.begin].step))
+      if (is_transfer(plan[group.begin].step)) {
         exchange({plan.data() + group.begin, group.end - group.begin});
-      else
+      } else {
+        const CoreTimer busy(&times_.busy);
         compute(plan[group.begin]);
+      }
     }
     finish_sends(sending_);
   }
 
   StepSums sums() const {
-    StepSums sums{.loss = loss_};
+    StepSums sums{.loss = loss_, .times = times_};
     for (const auto& reports : moe_)
       sums.moe.insert(sums.moe.end(), reports.begin(), reports.end());
     for (const auto& reports : pruning_) {
@@ -290,6 +293,7 @@ class PipelineRun {
   std::map<std::pair<int, int>, Crossing> at_home_;
   Sending sending_;
   double loss_ = 0;
+  PipeTimes times_;
   std::vector<std::vector<MoeReport>> moe_;  // by chunk
   std::vector<std::vector<PruningReport>> pruning_;
 };

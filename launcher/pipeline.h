@@ -18,11 +18,17 @@ struct StepBatch {
   double targets = 1;       // of the whole step
 };
 
+// Seconds of a rank: in forwards and backwards, and from the first action of a schedule to the last.
+struct PipeTimes {
+  double busy = 0, whole = 0;
+};
+
 // What the micro-batches of this rank's stages add up to.
 struct StepSums {
   double loss = 0;  // on the rank with the last stage, else 0
   std::vector<MoeReport> moe = {};
   std::vector<PruningReport> pruning = {};
+  PipeTimes times = {};
 };
 
 // This rank's stages of the model, and the loop over a schedule that runs micro-batches through

@@ -2,6 +2,7 @@
 
 #include "launcher/progress.h"
 #include "parallel/launch.h"
+#include "parallel/schedule_check.h"
 
 namespace weft {
 namespace {
@@ -46,25 +47,51 @@ std::string memory_plan(Runtime& runtime) {
   return text;
 }
 
+// Which blocks are where, and what the schedule costs.
+std::string stage_table(const Config& config, int ranks) {
+  const ParallelConfig& p = config.parallel;
+  const int stages = p.pipe * p.virtual_stages;
+  std::string text;
+  for (int stage = 0; stage < stages; ++stage) {
+    const IndexRange layers = layers_of_stage(p, config.model.layers, stage);
+    const std::string who = stages > 1   ? fmt::format("stage {} on pipe {}", stage, stage % p.pipe)
+                            : ranks == 1 ? "rank 0"
+                                         : "every rank";
+    text += fmt::format("  [ {}: blocks {}-{}{}{} ]\n", who, layers.begin, layers.end - 1,
+                        stage == 0 ? ", embedding" : "", stage + 1 == stages ? ", head" : "");
+  }
+  if (p.pipe == 1) return text;
+  const int data = ranks / (p.tensor * p.sequence * p.pipe);
+  const auto micro_batches =
+      static_cast<int>(config.train.global_batch / (data * config.train.micro_batch));
+  const PipeShape shape{p.pipe, micro_batches, p.virtual_stages};
+  const PipeSchedule schedule = pipe_schedule(p.schedule);
+  int held = 0;
+  const SimulatedPipe pipe = simulate(plans_of(schedule, shape), shape);
+  for (const SimulatedRank& rank : pipe.ranks) held = std::max(held, rank.held);
+  return text + fmt::format("  {}, {} micro-batches: {:.0f} % bubble = {}, with equal stages; {} in memory at once at most\n",
+                            p.schedule, micro_batches, 100 * pipe.bubble, bubble_formula(schedule), held);
+}
+
 }  // namespace
 
-ParameterCount count_parameters(const Config& config, const ParameterStore& store) {
+ParameterCount count_parameters(const Config& config, const std::vector<ParameterSpec>& model) {
   ParameterCount n;
   double active = 0;
-  for (const Parameter& p : store.all()) {
-    if (p.spec.buffer) continue;
-    const int64_t count = p.spec.global.elements();
-    const std::string& name = p.spec.name;
+  for (const ParameterSpec& spec : model) {
+    if (spec.buffer) continue;
+    const int64_t count = spec.global.elements();
+    const std::string& name = spec.name;
     n.total += count;
     double share = 1.0;
     if (name == "embed.weight" || name == "head.weight") {
       n.embedding += count;
-    } else if (p.spec.expert) {
+    } else if (spec.expert) {
       n.experts += count;
       share = static_cast<double>(config.model.moe.active) / static_cast<double>(config.model.moe.experts);
     } else if (name.find(".mixer.") != std::string::npos) {
       n.mixers += count;
-    } else if (p.spec.global.dims() == 1) {
+    } else if (spec.global.dims() == 1) {
       n.norms += count;
     } else if (name.find(".moe.shared.") != std::string::npos) {
       n.shared += count;
@@ -79,19 +106,18 @@ ParameterCount count_parameters(const Config& config, const ParameterStore& stor
   return n;
 }
 
-std::string start_page(const Config& config, const ParameterStore& store, Runtime& runtime,
+std::string start_page(const Config& config, const ModelOutline& model, Runtime& runtime,
                        const RunData& data, double flops_per_step) {
   const TrainConfig& t = config.train;
   const double tokens = static_cast<double>(t.steps) * static_cast<double>(t.global_batch) *
                         static_cast<double>(t.sequence);
   std::string text = resolved(config) + "\n";
-  text += model_table(config, count_parameters(config, store));
+  text += model_table(config, count_parameters(config, model.parameters));
   text += memory_plan(runtime);
   const int ranks = this_launch().size;
-  text += fmt::format("layout  {} {} x {} threads, {}\n  [ {}: blocks 0-{}, embedding, head ]\n", ranks,
-                      ranks == 1 ? "rank" : "ranks", runtime.exec().threads.size(),
-                      name_of(runtime.exec().isa), ranks == 1 ? "rank 0" : "every rank",
-                      config.model.layers - 1);
+  text += fmt::format("layout  {} {} x {} threads, {}\n{}", ranks, ranks == 1 ? "rank" : "ranks",
+                      runtime.exec().threads.size(), name_of(runtime.exec().isa),
+                      stage_table(config, ranks));
   text += fmt::format("data    {} tokens once through, {} to train on ({:.2f} epochs)\n",
                       format_count(static_cast<double>(data.train_tokens)),
                       format_count(tokens),

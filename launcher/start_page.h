@@ -14,10 +14,10 @@ struct ParameterCount {
   int64_t total = 0;
   int64_t active = 0;  // that touch one token
 };
-ParameterCount count_parameters(const Config& config, const ParameterStore& store);
+ParameterCount count_parameters(const Config& config, const std::vector<ParameterSpec>& model);
 
 // What a person wants to see before the first step: config, model, layout, memory, where the run writes.
-std::string start_page(const Config& config, const ParameterStore& store, Runtime& runtime,
+std::string start_page(const Config& config, const ModelOutline& model, Runtime& runtime,
                        const RunData& data, double flops_per_step);
 
 }  // namespace weft

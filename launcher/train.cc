@@ -80,7 +80,7 @@ class TrainRun {
   int run() {
     const Layout& layout = ranks_.mesh->layout();
     if (first_) {
-      say(start_page(config_, trainer_.parameters(), runtime_, data_, trainer_.flops_per_step()));
+      say(start_page(config_, trainer_.model(), runtime_, data_, trainer_.flops_per_step()));
       if (layout.world > 1) {
         say(fmt::format("ranks  {}, {} threads on the first", product_text(layout.here), ranks_.threads));
       }

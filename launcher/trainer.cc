@@ -65,6 +65,8 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
 
   const StepSums sums = pipeline_.train(
       exec, {.step = step, .batch = batch, .rows_before = before, .targets = targets}, trace_);
+  pipe_times_.busy += sums.times.busy;
+  pipe_times_.whole += sums.times.whole;
   // Tensor and sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a
   // step, pipe ranks the layers.
   Communicator &tokens = mesh_->over({Axis::kTensor, Axis::kSequence, Axis::kData}),

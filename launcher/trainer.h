@@ -66,6 +66,9 @@ class Trainer {
   ParameterStore& parameters() { return store_; }  // of this rank
   const ModelOutline& model() const { return outline_; }  // of all of them
   double flops_per_step() const;  // of the model, forward and backward, without recompute
+  // Of all steps since the last reset.
+  const PipeTimes& pipe_times() const { return pipe_times_; }
+  void reset_pipe_times() { pipe_times_ = {}; }
   const Config& config() const { return config_; }
 
  private:
@@ -80,6 +83,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   RoutingTrace trace_;
   int64_t updates_ = 0;
+  PipeTimes pipe_times_;
 };
 
 DType compute_type(const TrainConfig& config);

@@ -208,6 +208,17 @@ SimulatedPipe simulate(const std::vector<Plan>& plans, const PipeShape& shape,
   return Simulation(plans, shape, costs, sends).run();
 }
 
+std::string bubble_formula(PipeSchedule schedule) {
+  switch (schedule) {
+    case PipeSchedule::kInterleaved:
+      return "(p-1)/(v m + p-1)";
+    case PipeSchedule::kZeroBubble:
+      return "(p-1)/(3 m + p-1)";
+    default:
+      return "(p-1)/(m + p-1)";
+  }
+}
+
 std::vector<Plan> plans_of(PipeSchedule schedule, const PipeShape& shape) {
   std::vector<Plan> plans;
   for (int r = 0; r < shape.ranks; ++r) plans.push_back(plan_of(schedule, shape, r));

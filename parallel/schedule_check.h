@@ -31,6 +31,10 @@ struct SimulatedPipe {
 SimulatedPipe simulate(const std::vector<Plan>& plans, const PipeShape& shape,
                        const PipeCosts& costs = {}, Sends sends = Sends::kBuffered);
 
+// The idle share of a pipeline with equal stages whose forward and two halves of backward take the
+// same time, as a formula in p pipe ranks, m micro-batches and v chunks per rank.
+std::string bubble_formula(PipeSchedule schedule);
+
 std::vector<Plan> plans_of(PipeSchedule schedule, const PipeShape& shape);  // of all ranks
 
 }  // namespace weft

@@ -161,7 +161,7 @@ TEST(MixerNames, AreCheckedWithTheNearest) {
 
 TEST(Unbuilt, RefusesKeysThatWouldBeIgnored) {
   EXPECT_NO_THROW(refuse_unbuilt(load_config(kTiny)));
-  for (const char* text : {"parallel.pipe=2", "run.device=cuda"}) {
+  for (const char* text : {"parallel.expert=2", "run.device=cuda"}) {
     EXPECT_THROW(refuse_unbuilt(load_config(kTiny, {text})), ConfigError) << text;
   }
 }
