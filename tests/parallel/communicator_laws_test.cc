@@ -209,6 +209,36 @@ TEST_P(CommunicatorLaws, TransfersTogetherWhateverTheirOrder) {
   });
 }
 
+// Sends that nobody has asked for yet do not stop the sender; tags pick messages out of their order.
+TEST_P(CommunicatorLaws, StartsTransfersWithoutWaiting) {
+  if (ranks == 1) return;
+  on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
+    constexpr int64_t kSize = 50'000;  // more than MPI sends without a receiver
+    const int next = (comm.rank() + 1) % ranks, before = (comm.rank() + ranks - 1) % ranks;
+    const auto message = [&](int from, int tag) {
+      return made(exec, {kSize}, DType::kI64, [&](int64_t i) { return from * 1000 + tag + i; });
+    };
+    using Kind = Transfer::Kind;
+    std::vector<Tensor> kept;
+    std::vector<std::unique_ptr<Pending>> sends;
+    for (const int tag : {7, 3, 7}) {
+      kept.push_back(message(comm.rank(), tag + 10 * static_cast<int>(kept.size())));
+      const Transfer send{Kind::kSend, next, kept.back(), tag};
+      sends.push_back(comm.start(exec, {&send, 1}));
+    }
+    const auto expect = [&](int tag, int value) {
+      const Tensor in = exec.zeros({kSize}, DType::kI64);
+      const Transfer receive{Kind::kRecv, before, in, tag};
+      comm.start(exec, {&receive, 1})->wait();
+      EXPECT_TRUE(SameBits(in, message(before, value))) << "tag " << tag;
+    };
+    expect(3, 13);
+    expect(7, 7);
+    expect(7, 27);
+    for (const auto& send : sends) send->wait();
+  });
+}
+
 TEST_P(CommunicatorLaws, SplitsIntoGroupsThatWorkSideBySide) {
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
     const int color = comm.rank() % 2;

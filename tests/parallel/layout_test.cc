@@ -153,6 +153,15 @@ INSTANTIATE_TEST_SUITE_P(
               {"expert 3 x expert_tensor 1 = 3", "4 tensor", "expert 4"}},
         Wrong{"ExpertWidth", 6, {"parallel.expert_tensor=3"}, {"ffn = 20", "expert_tensor 2"}},
         Wrong{"Layers", 8, {"parallel.pipe=8"}, {"model.layers = 6", "8 stages", "pipe 4"}},
+        Wrong{"Placement",
+              4,
+              {"parallel.pipe=4", "parallel.stage_layers=1,2,2,1", "train.micro_batch=5"},
+              {"train.micro_batch 5", "45 or 50"}},
+        Wrong{"Chunks",
+              4,
+              {"parallel.pipe=4", "parallel.schedule=interleaved", "parallel.virtual_stages=1",
+               "model.layers=8", "parallel.virtual_stages=2", "train.global_batch=12"},
+              {"groups of pipe 4", "6 per data rank", "train.global_batch = 8 or 16"}},
         Wrong{"Sequence", 128, {"parallel.sequence=128"}, {"train.sequence = 64", "sequence 64"}},
         Wrong{"Batch",
               5,
@@ -160,6 +169,20 @@ INSTANTIATE_TEST_SUITE_P(
               {"train.global_batch = 48", "data 5 x train.micro_batch 2 = 10", "40 or 50"}},
         Wrong{"Nothing", 67, {}, {"data 67", "train.global_batch = 134"}}),
     [](const auto& info) { return info.param.name; });
+
+// Layers placed by hand; what does not add up is refused with the config.
+TEST(Layout, PlacesLayersAsTheyAreGiven) {
+  const Config config = config_with({"parallel.pipe=3", "parallel.stage_layers=1, 4,1"});
+  EXPECT_EQ(make_layout(config, 0, 3).stage_layers(6), (IndexRange{0, 1}));
+  EXPECT_EQ(make_layout(config, 1, 3).stage_layers(6), (IndexRange{1, 5}));
+  EXPECT_EQ(make_layout(config, 2, 3).stage_layers(6), (IndexRange{5, 6}));
+  for (const char* wrong : {"1,4", "1,4,2", "1,5,0", "1,4,1,", "one,4,1", "2,2,2,"}) {
+    const std::string message = message_of<ConfigError>([&] {
+      config_with({"parallel.pipe=3", std::string("parallel.stage_layers=") + wrong});
+    });
+    EXPECT_NE(message.find("nearest: \"2,2,2\""), std::string::npos) << wrong << ": " << message;
+  }
+}
 
 TEST(Layout, OfThousandsOfRanksIsRefusedQuickly) {
   const Config config =
