@@ -210,14 +210,17 @@ Overrides pipe(int ranks, const Overrides& more) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, PipeAndOthers,
-    testing::Values(Cut{"Data", 4, pipe(2, schedule("1f1b")), kTied},
-                    Cut{"DataReplicated", 4,
-                        pipe(2, joined(schedule("zero_bubble"), {"parallel.zero=0"})), kTied},
-                    Cut{"Sequence", 4,
-                        pipe(2, joined(schedule("zero_bubble"), {"parallel.sequence=2"})), kTied},
-                    Cut{"SequenceChunks", 4, pipe(2, joined(chunks(2), {"parallel.sequence=2"}))},
-                    Cut{"DataSequence", 8,
-                        pipe(2, joined(schedule("1f1b"), {"parallel.sequence=2"})), kTied}),
+    testing::Values(
+        Cut{"Data", 4, pipe(2, schedule("1f1b")), kTied},
+        Cut{"DataReplicated", 4, pipe(2, joined(schedule("zero_bubble"), {"parallel.zero=0"})),
+            kTied},
+        Cut{"Sequence", 4, pipe(2, joined(schedule("zero_bubble"), {"parallel.sequence=2"})),
+            kTied},
+        Cut{"SequenceChunks", 4, pipe(2, joined(chunks(2), {"parallel.sequence=2"}))},
+        Cut{"Tensor", 4, pipe(2, joined(schedule("zero_bubble"), {"parallel.tensor=2"})), kTied},
+        Cut{"TensorSequenceChunks", 8,
+            pipe(2, joined(chunks(2), {"parallel.tensor=2", "parallel.sequence=2"})), kTied},
+        Cut{"DataSequence", 8, pipe(2, joined(schedule("1f1b"), {"parallel.sequence=2"})), kTied}),
     [](const auto& info) { return info.param.name; });
 
 // The trace of a pipeline is that of one rank, byte for byte.
