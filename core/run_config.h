@@ -108,7 +108,7 @@ struct ParallelConfig {
   bool deduplicate = true;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
-  std::string stage_layers;  // "3,4,4": layers of each stage; empty: as even as possible
+  std::string stage_layers = {};  // "3,4,4": layers of each stage; empty: as even as possible
   int zero = 1;
 };
 
