@@ -97,11 +97,16 @@ Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const ExpertP
                                       .d_pre = pre,
                                       .d_scale = d_scale,
                                       .h = h});
-    compute_->add_down_gradient(exec, rows, d_out, h);
+    saved.weight_work(exec, [this, order = pairs.order, d_out, h](Exec& later) {
+      compute_->add_down_gradient(later, compute_->rows(order), d_out, h);
+    });
     kernels::unpermute_pairs(exec, pairs.order, compute_->collect(exec, rows, d_scale),
                              gradients.d_weight);
   }
-  compute_->add_in_gradient(exec, rows, pre, compute_->arrange(exec, rows, x));
+  saved.weight_work(exec, [this, order = pairs.order, pre, x](Exec& later) {
+    const ExpertRows later_rows = compute_->rows(order);
+    compute_->add_in_gradient(later, later_rows, pre, compute_->arrange(later, later_rows, x));
+  });
   const Tensor d_rows = exec.empty({rows.pairs, x.shape().back()}, compute_type_);
   compute_->leave(exec, rows, Pass::kBackward, pre, d_rows);
   kernels::combine_rows(exec, pairs.order, d_rows, gradients.dx);

@@ -220,6 +220,10 @@ INSTANTIATE_TEST_SUITE_P(
         Cut{"Tensor", 4, pipe(2, joined(schedule("zero_bubble"), {"parallel.tensor=2"})), kTied},
         Cut{"TensorSequenceChunks", 8,
             pipe(2, joined(chunks(2), {"parallel.tensor=2", "parallel.sequence=2"})), kTied},
+        Cut{"Experts",
+            4,
+            pipe(2, joined(schedule("zero_bubble"), {"parallel.expert=2"})),
+            {"model.moe.experts=6"}},
         Cut{"DataSequence", 8, pipe(2, joined(schedule("1f1b"), {"parallel.sequence=2"})), kTied}),
     [](const auto& info) { return info.param.name; });
 
