@@ -141,12 +141,15 @@ class HfTokenizer final : public Tokenizer {
   void encode_words(std::string_view text, bool first, Scratch& scratch,
                     std::vector<int32_t>& ids) const {
     if (text.empty()) return;
-    if (pre_tokenizer_.empty() && model_.cuts_at_spaces())
-      return encode_at_spaces(text, scratch, ids);
     scratch.pieces.clear();
     scratch.pieces.list.push_back({text, first});
     pre_tokenizer_.apply(scratch.pieces);
-    for (const Piece& piece : scratch.pieces.list) model_.encode(piece.text, scratch.bpe, ids);
+    for (const Piece& piece : scratch.pieces.list) {
+      if (model_.cuts_at_spaces())
+        encode_at_spaces(piece.text, scratch, ids);
+      else
+        model_.encode(piece.text, scratch.bpe, ids);
+    }
   }
 
   // A text that nothing cuts, cut where no merge can reach across: the same ids, found faster.
