@@ -145,6 +145,8 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
   f("stage_layers", c.stage_layers,
     "layers of each of the pipe x virtual_stages stages, as in \"3,4,4\"; empty: as even as possible");
   f("zero", c.zero, "1: optimizer states sharded over data ranks; 0: replicated", between(0, 1));
+  f("overlap", c.overlap,
+    "sums of gradients travel while the step's last backward goes on (zero = 1); the bits are the same");
 }
 
 void fields(FieldVisitor& f, RunConfig& c) {

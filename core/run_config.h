@@ -110,6 +110,7 @@ struct ParallelConfig {
   int virtual_stages = 1;
   std::string stage_layers = {};  // "3,4,4": layers of each stage; empty: as even as possible
   int zero = 1;
+  bool overlap = true;
 };
 
 struct RunConfig {

@@ -85,7 +85,8 @@ Pipeline::Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store
 // One pass of micro-batches through this rank's stages.
 class PipelineRun {
  public:
-  PipelineRun(const Pipeline& pipe, Exec& exec, const StepBatch& batch, RoutingTrace* trace)
+  PipelineRun(const Pipeline& pipe, Exec& exec, const StepBatch& batch, RoutingTrace* trace,
+              Optimizer* sums)
       : config_(pipe.config_),
         stages_(pipe.stages_),
         exec_(exec),
@@ -95,6 +96,7 @@ class PipelineRun {
         batch_(batch),
         rows_(batch.batch.tokens.elements() / pipe.config_.train.sequence),
         trace_(trace),
+        early_sums_(sums),
         moe_(pipe.stages_.size()),
         pruning_(pipe.stages_.size()) {}
 
@@ -164,6 +166,7 @@ class PipelineRun {
                              {mesh_.over({Axis::kSequence}), mesh_.over({Axis::kTensor})});
     f.passage.context = context_of(mesh_, config_.parallel, f.micro, count);
     f.passage.context.aux_scale = static_cast<float>(share(count));
+    f.passage.activity = &activity_;
     f.traced.step = batch_.step;
     for (const MicroBatch::Run& run : f.micro.runs) {
       f.traced.runs.push_back({run.begin + batch_.rows_before * train.sequence, run.count});
@@ -183,7 +186,6 @@ class PipelineRun {
 
   void compute(const Action& a) {
     Flight& f = flight(a);
-    activity_.at(a.step == Step::kForward ? "forward" : "backward", chunk_of(a).part().begin);
     switch (a.step) {
       case Step::kForward:
         return forward(a, f);
@@ -191,7 +193,7 @@ class PipelineRun {
         f.passage.saved.put_off_to(&f.later);
         [[fallthrough]];
       case Step::kBackward:
-        f.d_entering = chunk_of(a).backward(exec_, work(f), f.d_leaving, f.passage);
+        backward(a, f);
         f.d_leaving = {};
         f.passage = {};
         f.micro = {};
@@ -200,6 +202,20 @@ class PipelineRun {
         for (const auto& add : f.later) add(exec_);
         f.later.clear();
     }
+  }
+
+  // Gradients that the step's last backward has completed begin to travel behind each block. (Those
+  // that were put off are complete only at the end.)
+  void backward(const Action& a, Flight& f) {
+    const ModelStage& stage = chunk_of(a);
+    const bool completes = early_sums_ != nullptr && a.step == Step::kBackward &&
+                           a.micro_batch + 1 == micro_batches();
+    Tensor dx = stage.begin_backward(exec_, f.d_leaving, f.passage);
+    for (int64_t layer = stage.part().end - 1; layer >= stage.part().begin; --layer) {
+      dx = stage.backward_block(exec_, work(f), layer, dx, f.passage);
+      if (completes) early_sums_->layer_done(exec_, layer);
+    }
+    f.d_entering = stage.end_backward(exec_, dx, f.passage);
   }
 
   void forward(const Action& a, Flight& f) {
@@ -289,6 +305,7 @@ class PipelineRun {
   const StepBatch& batch_;
   int64_t rows_;                                   // of the batch
   RoutingTrace* trace_;                            // null: forward alone
+  Optimizer* early_sums_;                          // null: all gradients are summed at the end
   std::map<std::pair<int, int>, Flight> flights_;  // by micro-batch and chunk
   std::map<std::pair<int, int>, Crossing> at_home_;
   Sending sending_;
@@ -298,8 +315,9 @@ class PipelineRun {
   std::vector<std::vector<PruningReport>> pruning_;
 };
 
-StepSums Pipeline::train(Exec& exec, const StepBatch& batch, RoutingTrace& trace) const {
-  PipelineRun run(*this, exec, batch, &trace);
+StepSums Pipeline::train(Exec& exec, const StepBatch& batch, RoutingTrace& trace,
+                         Optimizer* early_sums) const {
+  PipelineRun run(*this, exec, batch, &trace, early_sums);
   const Communicator& ranks = mesh_.over({Axis::kPipe});
   run.run(plan_of(pipe_schedule(config_.parallel.schedule),
                   {ranks.size(), run.micro_batches(), config_.parallel.virtual_stages},
@@ -309,7 +327,7 @@ StepSums Pipeline::train(Exec& exec, const StepBatch& batch, RoutingTrace& trace
 
 double Pipeline::evaluate(Exec& exec, const Batch& batch, int counted) const {
   const StepBatch all{.batch = batch};
-  PipelineRun run(*this, exec, all, nullptr);
+  PipelineRun run(*this, exec, all, nullptr, nullptr);
   run.counted = counted;
   if (run.micro_batches() == 0) return 0;
   const Communicator& ranks = mesh_.over({Axis::kPipe});

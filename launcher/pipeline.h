@@ -6,6 +6,7 @@
 #include "launcher/routing_trace.h"
 #include "layers/model_stage.h"
 #include "parallel/mesh.h"
+#include "parallel/optimizer.h"
 #include "parallel/schedule.h"
 
 namespace weft {
@@ -40,8 +41,10 @@ class Pipeline {
   Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store);
 
   // Forward and backward of all micro-batches, as parallel.schedule says. Gradients are added up in
-  // the order of micro-batches in every schedule.
-  StepSums train(Exec& exec, const StepBatch& batch, RoutingTrace& trace) const;
+  // the order of micro-batches in every schedule. With `early_sums` those that are complete begin to be
+  // summed over the ranks before the last backward is over.
+  StepSums train(Exec& exec, const StepBatch& batch, RoutingTrace& trace,
+                 Optimizer* early_sums = nullptr) const;
   // Forward alone; the sum of losses of the first `counted` micro-batches on the rank with the last
   // stage.
   double evaluate(Exec& exec, const Batch& batch, int counted) const;

@@ -64,7 +64,8 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   store_.zero_gradients(exec);
 
   const StepSums sums = pipeline_.train(
-      exec, {.step = step, .batch = batch, .rows_before = before, .targets = targets}, trace_);
+      exec, {.step = step, .batch = batch, .rows_before = before, .targets = targets}, trace_,
+      config_.parallel.overlap ? optimizer_.get() : nullptr);
   pipe_times_.busy += sums.times.busy;
   pipe_times_.whole += sums.times.whole;
   // Tensor and sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a
@@ -99,6 +100,7 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
 // From what the backwards of this rank added up to sums over all ranks.
 void Trainer::finish_gradients() {
   Exec& exec = runtime_.exec();
+  mesh_->activity().at("summing gradients");
   for (const ModelStage& stage : pipeline_.stages()) stage.finish_embedding(exec);
   optimizer_->sum_over_stages(exec);
   for (const ModelStage& stage : pipeline_.stages()) stage.finish_shared(exec);

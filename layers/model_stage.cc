@@ -157,8 +157,9 @@ Crossing ModelStage::forward(Exec& exec, const StageWork& work, const Crossing& 
   StepContext& context = passage.context;
   if (value_enters_) context.first_value = entering.first_value;
   Tensor x = first() ? embedding_->forward(exec, work.tokens, passage.saved) : entering.x;
-  for (const Block& block : blocks_) {
-    x = block.forward(exec, x, work.sequence, context, passage.saved);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (passage.activity) passage.activity->at("forward", part_.begin + static_cast<int64_t>(i));
+    x = blocks_[i].forward(exec, x, work.sequence, context, passage.saved);
   }
   if (!last()) return {x, value_leaves_ ? context.first_value : Tensor{}};
   x = norm_->forward(exec, x, passage.saved);
@@ -170,18 +171,34 @@ Crossing ModelStage::forward(Exec& exec, const StageWork& work, const Crossing& 
 
 Crossing ModelStage::backward(Exec& exec, const StageWork& work, const Crossing& d_leaving,
                               Passage& passage) const {
-  StepContext& context = passage.context;
-  SavedStack& saved = passage.saved;
-  if (value_leaves_) context.d_first_value = d_leaving.first_value;
-  Tensor dx = last() ? norm_->backward(exec, passage.d_last, {}, saved) : d_leaving.x;
-  passage.d_last = {};
-  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) {
-    dx = block->backward(exec, dx, work.sequence, context, saved);
+  Tensor dx = begin_backward(exec, d_leaving, passage);
+  for (int64_t layer = part_.end - 1; layer >= part_.begin; --layer) {
+    dx = backward_block(exec, work, layer, dx, passage);
   }
+  return end_backward(exec, dx, passage);
+}
+
+Tensor ModelStage::begin_backward(Exec& exec, const Crossing& d_leaving, Passage& passage) const {
+  if (value_leaves_) passage.context.d_first_value = d_leaving.first_value;
+  if (!last()) return d_leaving.x;
+  const Tensor d_last = std::move(passage.d_last);
+  passage.d_last = {};
+  return norm_->backward(exec, d_last, {}, passage.saved);
+}
+
+Tensor ModelStage::backward_block(Exec& exec, const StageWork& work, int64_t layer, const Tensor& dy,
+                                  Passage& passage) const {
+  if (passage.activity) passage.activity->at("backward", layer);
+  return blocks_[static_cast<size_t>(layer - part_.begin)].backward(exec, dy, work.sequence,
+                                                                    passage.context, passage.saved);
+}
+
+Crossing ModelStage::end_backward(Exec& exec, const Tensor& dx, Passage& passage) const {
   Crossing d_entering{dx, {}};
-  if (value_enters_) d_entering.first_value = context.d_first_value;
-  if (first()) embedding_->backward(exec, dx, saved);
-  WEFT_CHECK(saved.empty(), "{} frames saved by forward were not used by backward", saved.depth());
+  if (value_enters_) d_entering.first_value = passage.context.d_first_value;
+  if (first()) embedding_->backward(exec, dx, passage.saved);
+  WEFT_CHECK(passage.saved.empty(), "{} frames saved by forward were not used by backward",
+             passage.saved.depth());
   return first() ? Crossing{} : d_entering;
 }
 

@@ -7,6 +7,7 @@
 #include "layers/block.h"
 #include "layers/embedding.h"
 #include "layers/loss.h"
+#include "parallel/activity.h"
 
 namespace weft {
 
@@ -34,6 +35,7 @@ struct Passage {
   StepContext context;
   double loss_sum = 0;  // of the last stage
   Tensor d_last;        // there: the gradient that backward starts from, which the loss has formed
+  Activity* activity = nullptr;  // told which layer runs, for messages; null: nobody asks
 };
 
 // The blocks [begin, end) of the model, with the embedding before the first block of all and the final
@@ -63,6 +65,12 @@ class ModelStage {
   // stage behind and go to the one before.
   Crossing backward(Exec& exec, const StageWork& work, const Crossing& d_leaving,
                     Passage& passage) const;
+  // The same in pieces, for those who act between blocks: the gradient behind the last block, then
+  // every block of part() from the last to the first, then what goes to the stage before.
+  Tensor begin_backward(Exec& exec, const Crossing& d_leaving, Passage& passage) const;
+  Tensor backward_block(Exec& exec, const StageWork& work, int64_t layer, const Tensor& dy,
+                        Passage& passage) const;
+  Crossing end_backward(Exec& exec, const Tensor& dx, Passage& passage) const;
   // Room for what forward and backward receive, for so many tokens.
   Crossing entering(Exec& exec, int64_t tokens) const;
   Crossing d_leaving(Exec& exec, int64_t tokens) const;

@@ -20,7 +20,7 @@ struct AdamOptions {
 // bf16 the master weights of rows it does not own go stale with the first step: nobody reads them,
 // and their memory goes back to the system.
 //
-// The order of a step: sum_over_stages, reduce_gradients, gradient_norm, step. All are collective.
+// The order of a step: layer_done where sums may travel early, sum_over_stages, reduce_gradients, gradient_norm, step. All are collective.
 class Optimizer {
  public:
   Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options);  // one rank alone
@@ -31,7 +31,8 @@ class Optimizer {
   void know_all(std::vector<std::string> names);
 
   void sum_over_stages(Exec& exec) const { shares_.sum_over_stages(exec); }
-  void reduce_gradients(Exec& exec) const { shares_.reduce_gradients(exec); }
+  void layer_done(Exec& exec, int64_t layer) { shares_.layer_done(exec, layer); }
+  void reduce_gradients(Exec& exec) { shares_.reduce_gradients(exec); }
 
   // L2 norm of all gradients, every element counted once over all ranks, the same bits on each:
   // squares are added up per parameter and rank, and these sums in the order of names and ranks.

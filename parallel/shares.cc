@@ -1,6 +1,7 @@
 #include "parallel/shares.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/elementwise.h"
@@ -8,7 +9,18 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kBucket = 4 << 20;  // elements over all sharers
+// Of "block.7.mixer.q.weight" 7; of the final norm and head, whose gradients come before all blocks',
+// `last`; -1 for what other layers may add to.
+int64_t layer_of(const std::string& name, int64_t last) {
+  if (name.starts_with("norm.") || name.starts_with("head.")) return last;
+  return name.starts_with("block.") ? std::atoll(name.c_str() + 6) : -1;
+}
+
+int64_t last_layer(const ParameterStore& store) {
+  int64_t last = -1;
+  for (const Parameter& p : store.all()) last = std::max(last, layer_of(p.spec.name, -1));
+  return last;
+}
 
 int64_t share_elements(const Parameter& p, const Ownership& own) {
   return own.rows_per_share * row_width(p.shape);
@@ -23,7 +35,8 @@ IndexRange rows_of_share(const Parameter& p, const Ownership& own, int index) {
 
 }  // namespace
 
-Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero) : store_(store), mesh_(mesh) {
+Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucket_elements)
+    : store_(store), mesh_(mesh), bucket_elements_(bucket_elements), last_layer_(last_layer(store)) {
   for (const Parameter& p : store.all()) {
     const size_t index = owned_.size();
     owned_.push_back(ownership_of(p.spec, mesh.here(), zero));
@@ -52,17 +65,30 @@ Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero) : store_(stor
   }
 }
 
+// Its gradient is final when its layer's backward is over, and is this rank's to sum as it is.
+bool Shares::completes_early(size_t index) const {
+  const ParameterSpec& spec = store_.all()[index].spec;
+  return layer_of(spec.name, last_layer_) >= 0 && owned_[index].partial_over.empty() &&
+         owned_[index].replicas == 1 && spec.held_by.size() <= 1;
+}
+
 void Shares::add_to_buckets(size_t index, Communicator& comm) {
   const Parameter& p = store_.all()[index];
   const int64_t elements = share_elements(p, owned_[index]);
-  const auto fits = [&](const Bucket& b) {
-    return b.comm == &comm && store_.all()[b.parameters.front()].value.dtype() == p.value.dtype() &&
-           (b.share + elements) * comm.size() <= kBucket;
+  const bool early = completes_early(index);
+  const auto like = [&](const Bucket& b) {
+    return b.comm == &comm && completes_early(b.parameters.front()) == early &&
+           store_.all()[b.parameters.front()].value.dtype() == p.value.dtype();
   };
-  auto bucket = std::find_if(buckets_.begin(), buckets_.end(), fits);
-  if (bucket == buckets_.end()) bucket = buckets_.insert(bucket, {{}, &comm, 0, false});
+  // Only the newest of its kind: a bucket holds neighbours, which are complete at about the same time.
+  auto bucket = std::find_if(buckets_.rbegin(), buckets_.rend(), like);
+  if (bucket == buckets_.rend() || (bucket->share + elements) * comm.size() > bucket_elements_) {
+    buckets_.push_back({.parameters = {}, .comm = &comm});
+    bucket = buckets_.rbegin();
+  }
   bucket->parameters.push_back(index);
   bucket->share += elements;
+  if (early) bucket->layers.insert(layer_of(p.spec.name, last_layer_));
 }
 
 // Gradients lie in one arena with zeros between them: neighbours are summed with one call. What
@@ -105,19 +131,52 @@ void Shares::copy_rows(Exec& exec, const Bucket& bucket, Tensor Parameter::*part
   });
 }
 
-void Shares::reduce_bucket(Exec& exec, const Bucket& bucket) const {
-  const int n = bucket.comm->size(), me = bucket.comm->rank();
+// [sharers, share]: the gradients themselves, or copies side by side.
+Tensor Shares::pack_gradients(Exec& exec, const Bucket& bucket) const {
+  const int n = bucket.comm->size();
   if (bucket.direct) {
-    const Parameter& p = store_.all()[bucket.parameters.front()];
-    const Tensor all = p.grad.reshaped({n, bucket.share});
-    bucket.comm->reduce_scatter(exec, all, all.row(me));
-    return;
+    return store_.all()[bucket.parameters.front()].grad.reshaped({n, bucket.share});
   }
   const Tensor all = Tensor::zeros(exec.pool, {n, bucket.share}, DType::kF32, Label::kScratch);
   for (int r = 0; r < n; ++r)
     copy_rows(exec, bucket, &Parameter::grad, all, r, r * bucket.share, Copy::kIn);
-  bucket.comm->reduce_scatter(exec, all, all.row(me));
-  copy_rows(exec, bucket, &Parameter::grad, all, me, me * bucket.share, Copy::kOut);
+  return all;
+}
+
+void Shares::layer_done(Exec& exec, int64_t layer) {
+  done_.insert(layer);
+  poke(exec);
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& bucket = buckets_[i];
+    const bool complete = !bucket.layers.empty() &&
+                          std::includes(done_.begin(), done_.end(), bucket.layers.begin(),
+                                        bucket.layers.end());
+    if (!complete || bucket.scatter) continue;
+    bucket.packed = pack_gradients(exec, bucket);
+    constexpr int kTags = 1 << 10;  // apart from those of other transfers
+    bucket.scatter.emplace(exec, *bucket.comm, bucket.packed, kTags + static_cast<int>(i));
+  }
+}
+
+// MPI moves messages only inside calls: an empty transfer is one.
+void Shares::poke(Exec& exec) const {
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.scatter) return bucket.comm->transfer(exec, {});
+  }
+}
+
+void Shares::reduce_bucket(Exec& exec, Bucket& bucket) const {
+  const int me = bucket.comm->rank();
+  const Tensor all = bucket.scatter ? bucket.packed : pack_gradients(exec, bucket);
+  if (bucket.scatter)
+    bucket.scatter->finish(exec);
+  else
+    bucket.comm->reduce_scatter(exec, all, all.row(me));
+  bucket.scatter.reset();
+  bucket.packed = {};
+  if (!bucket.direct) {
+    copy_rows(exec, bucket, &Parameter::grad, all, me, me * bucket.share, Copy::kOut);
+  }
 }
 
 void Shares::gather_bucket(Exec& exec, const Bucket& bucket) const {
@@ -198,7 +257,7 @@ void Shares::sum_over_stages(Exec& exec) const {
   }
 }
 
-void Shares::reduce_gradients(Exec& exec) const {
+void Shares::reduce_gradients(Exec& exec) {
   for (const Partial& partial : partial_) sum_partial(exec, partial);
   for (const size_t i : replicated_) {
     sum_over_replicas(exec, mesh_.over({Axis::kTensor}), owned_[i].replicas, store_.all()[i].grad);
@@ -207,7 +266,8 @@ void Shares::reduce_gradients(Exec& exec) const {
     run.comm->all_reduce(exec, {run.data, {run.elements}, run.elements, DType::kF32, {}},
                          ReduceOp::kSum);
   }
-  for (const Bucket& bucket : buckets_) reduce_bucket(exec, bucket);
+  for (Bucket& bucket : buckets_) reduce_bucket(exec, bucket);
+  done_.clear();
 }
 
 void Shares::gather_values(Exec& exec) const {

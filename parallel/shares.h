@@ -1,9 +1,12 @@
 #pragma once
 
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "parallel/mesh.h"
 #include "parallel/ownership.h"
+#include "parallel/scatter_in_flight.h"
 
 namespace weft {
 
@@ -19,15 +22,20 @@ void sum_over_replicas(Exec& exec, Communicator& ranks, int replicas, const Tens
 // itself and divides evenly is not copied.
 class Shares {
  public:
-  Shares(ParameterStore& store, const Mesh& mesh, Zero zero);
+  static constexpr int64_t kBucket = 4 << 20;  // elements over all sharers
+  Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucket_elements = kBucket);
 
   const Ownership& of(size_t parameter) const { return owned_[parameter]; }
 
   // Gradients of what several stages hold become the sums of theirs, in the order of stages. First
   // of all sums.
   void sum_over_stages(Exec& exec) const;
-  // Gradients become sums over all ranks: in the rows this rank owns (sharded), or everywhere.
-  void reduce_gradients(Exec& exec) const;
+  // During the last backward of a step: the gradients of this layer's weights are final. Sums of
+  // buckets whose layers are all done start to travel; reduce_gradients then waits for them.
+  void layer_done(Exec& exec, int64_t layer);
+  // Gradients become sums over all ranks: in the rows this rank owns (sharded), or everywhere. The
+  // same bits whether some were under way or not.
+  void reduce_gradients(Exec& exec);
   // Values of all rows, from the ranks that own them.
   void gather_values(Exec& exec) const;
 
@@ -37,6 +45,9 @@ class Shares {
     Communicator* comm;
     int64_t share = 0;  // elements of one sharer, padding included
     bool direct = false;
+    std::set<int64_t> layers = {};  // whose weights it holds; empty: complete only at the end
+    Tensor packed = {};             // of a sum under way
+    std::optional<ScatterInFlight> scatter = {};
   };
   struct Run {  // of gradients that follow each other in memory
     float* data;
@@ -50,22 +61,27 @@ class Shares {
   };
   void add_to_partial(size_t parameter, Communicator& comm);
   void sum_partial(Exec& exec, const Partial& partial) const;
+  bool completes_early(size_t parameter) const;
   void add_to_buckets(size_t parameter, Communicator& comm);
   void add_to_runs(const Parameter& p, Communicator& comm);
   enum class Copy : uint8_t { kIn, kOut };
   void copy_rows(Exec& exec, const Bucket& bucket, Tensor Parameter::*part, const Tensor& packed,
                  int share, int64_t at, Copy direction) const;
-  void reduce_bucket(Exec& exec, const Bucket& bucket) const;
+  void poke(Exec& exec) const;
+  Tensor pack_gradients(Exec& exec, const Bucket& bucket) const;
+  void reduce_bucket(Exec& exec, Bucket& bucket) const;
   void gather_bucket(Exec& exec, const Bucket& bucket) const;
 
   ParameterStore& store_;
   const Mesh& mesh_;
+  int64_t bucket_elements_, last_layer_;
   std::vector<Ownership> owned_;  // by index in the store
   std::vector<Partial> partial_;
   std::vector<size_t> replicated_;  // held by some of the tensor ranks, not all
   std::vector<size_t> between_stages_;  // held by several stages, in the order of names
   std::vector<Bucket> buckets_;
   std::vector<Run> runs_;
+  std::set<int64_t> done_;  // layers, in this step
 };
 
 }  // namespace weft
