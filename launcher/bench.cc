@@ -7,6 +7,7 @@ void add_bench(CLI::App& app) {
   bench->footer("Example: weft bench step configs/tiny.toml --json step.json");
   add_bench_checkpoint(*bench);
   add_bench_comm(*bench);
+  add_bench_decode(*bench);
   add_bench_gemm(*bench);
   add_bench_mixer(*bench);
   add_bench_moe(*bench);

@@ -17,11 +17,12 @@ void add_info(CLI::App& app);
 void add_checkpoint(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_convert(CLI::App& app);
-void add_eval_logits(CLI::App& app);  // after add_eval
+void add_eval(CLI::App& app);
 
 void add_bench(CLI::App& app);
 void add_bench_checkpoint(CLI::App& bench);
 void add_bench_comm(CLI::App& bench);
+void add_bench_decode(CLI::App& bench);
 void add_bench_gemm(CLI::App& bench);
 void add_bench_mixer(CLI::App& bench);
 void add_bench_moe(CLI::App& bench);

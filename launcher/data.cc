@@ -144,6 +144,7 @@ void add_data(CLI::App& app) {
   data->require_subcommand(1);
   data->footer("Example: weft data build --out corpus notes.txt && weft data inspect corpus");
   add_data_build(*data);
+  add_data_recall(*data);
 
   auto options = std::make_shared<DatasetOptions>();
   CLI::App* looks = add_dataset_command(

@@ -4,7 +4,8 @@
 
 namespace weft {
 
-// weft data build | inspect | check
+// weft data build | inspect | check | recall
 void add_data(CLI::App& app);
+void add_data_recall(CLI::App& data);  // launcher/eval_recall.cc
 
 }  // namespace weft

@@ -1,5 +1,5 @@
 #include "core/safetensors.h"
-#include "launcher/commands.h"
+#include "launcher/eval.h"
 #include "launcher/loaded_model.h"
 
 namespace weft {
@@ -56,18 +56,9 @@ void write_logits(const Options& o) {
 
 }  // namespace
 
-void add_eval_logits(CLI::App& app) {
-  CLI::App* eval = nullptr;
-  for (CLI::App* command :
-       app.get_subcommands([](CLI::App* c) { return c->get_name() == "eval"; })) {
-    eval = command;
-  }
-  if (eval == nullptr) {
-    eval = app.add_subcommand("eval", "Evaluation of a checkpoint");
-    eval->require_subcommand(1);
-  }
+void add_eval_logits(CLI::App& eval) {
   auto o = std::make_shared<Options>();
-  CLI::App* command = eval->add_subcommand("logits", "The model's logits after every token");
+  CLI::App* command = eval.add_subcommand("logits", "The model's logits after every token");
   command->footer(
       "Example: weft eval logits --checkpoint runs/tiny --tokens ids.safetensors --out "
       "logits.safetensors\n"

@@ -114,9 +114,9 @@ bool Generator::done() const {
   return std::find(stopped_.begin(), stopped_.end(), false) == stopped_.end();
 }
 
-int64_t Generator::state_bytes() const {
+int64_t carried_bytes(const ModelStage::States& states) {
   int64_t bytes = 0;
-  for (const MixerState& state : states_) {
+  for (const MixerState& state : states) {
     for (const auto& [name, part] : state.parts()) {
       for (const Tensor& t : part) bytes += t.bytes();
     }

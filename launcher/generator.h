@@ -19,6 +19,9 @@ struct Sampling {
 int32_t sample(const Sampling& how, const float* logits, int64_t vocab,
                const std::vector<int32_t>& before, double u);
 
+// What is carried from token to token.
+int64_t carried_bytes(const ModelStage::States& states);
+
 // Decodes several sequences side by side: prompts in chunks, then one token each per step. What a
 // sequence gives depends on its prompt, the seed and its number, not on what runs beside it.
 class Generator {
@@ -33,7 +36,7 @@ class Generator {
   void stop(size_t sequence) { stopped_[sequence] = true; }
   bool done() const;
 
-  int64_t state_bytes() const;  // what is carried from token to token
+  int64_t state_bytes() const { return carried_bytes(states_); }
 
  private:
   // Feeds the next tokens of each sequence; keeps the logits after the last token of those that had

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
                                weft::add_checkpoint,
                                weft::add_generate,
                                weft::add_convert,
-                               weft::add_eval_logits,
+                               weft::add_eval,
                                weft::add_info,
                            });
 }

@@ -6,59 +6,10 @@
 #include "launcher/generator.h"
 #include "tests/support/near.h"
 #include "tests/support/program.h"
+#include "tests/support/random_model.h"
 
 namespace weft::test {
 namespace {
-
-constexpr const char* kConfig = R"(
-[model]
-vocab = 260
-hidden = 32
-layers = 4
-pattern = "LGNF"
-[model.layer.L]
-mixer = "retnet"
-heads = 2
-[model.layer.G]
-mixer = "gated_deltanet"
-heads = 2
-[model.layer.N]
-mixer = "softmax"
-heads = 2
-window = 7
-[model.layer.F]
-mixer = "fox"
-heads = 2
-pro = true
-[model.moe]
-experts = 4
-active = 2
-ffn = 24
-[data]
-train = ["none"]
-[train]
-precision = "f32"
-)";
-
-// A model with random weights in a folder of its own.
-struct Saved {
-  explicit Saved(Runtime& runtime) {
-    const Config config = config_from_text(kConfig, "test");
-    ParameterStore store;
-    const ModelStage stage(config.model, Recompute::kNone, DType::kF32, store);
-    store.allocate(runtime.ledger(), DType::kF32, ParameterStore::Gradients::kNone);
-    store.initialize(runtime.exec(), 5);
-    for (Parameter& p : store.all()) {  // so that what came before matters
-      if (p.spec.init.kind != Init::Kind::kNormal) continue;
-      for (int64_t i = 0; i < p.shape.elements(); ++i) p.master.data<float>()[i] *= 8;
-    }
-    Manifest manifest;
-    manifest.config = resolved(config);
-    save_checkpoint(checkpoint_folder(path()), manifest, saved_weights(store), 0);
-  }
-  std::string path() const { return folder.path().string(); }
-  ScratchFolder folder;
-};
 
 Tensor ids(Exec& exec, const std::vector<int32_t>& tokens) {
   const Tensor t = exec.empty({static_cast<int64_t>(tokens.size())}, DType::kI32);
@@ -74,7 +25,7 @@ std::vector<int32_t> some_tokens(int count, int factor) {
 
 TEST(Decoding, TokenByTokenGivesTheLogitsOfOnePass) {
   Runtime runtime(2);
-  const Saved saved(runtime);
+  const RandomModel saved(runtime);
   const LoadedModel model(runtime, open_checkpoint(saved.path()), DType::kF32);
   Exec& exec = runtime.exec();
   const std::vector<int32_t> tokens =
@@ -108,7 +59,7 @@ std::vector<std::vector<int32_t>> continued(Runtime& runtime, const LoadedModel&
 
 TEST(Generation, OfASequenceDoesNotDependOnItsNeighbours) {
   Runtime runtime(2);
-  const Saved saved(runtime);
+  const RandomModel saved(runtime);
   const LoadedModel model(runtime, open_checkpoint(saved.path()), DType::kF32);
   const auto first = some_tokens(600, 3);  // more than one prefill chunk
   const auto together =
@@ -136,7 +87,7 @@ TEST(Sampling, ChoosesAmongTheAllowedByTheirProbabilities) {
 
 TEST(GenerateCommand, WritesTextAndRefusesWhatItCannotContinue) {
   Runtime runtime(1);
-  const Saved saved(runtime);
+  const RandomModel saved(runtime);
   const std::string json = saved.path() + "/out.json";
   const Outcome good = run_weft({"generate", "--checkpoint", saved.path(), "--prompt", "ab",
                                  "--tokens", "9", "--json", json});

@@ -1,0 +1,197 @@
+#include "launcher/eval.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "core/error.h"
+#include "launcher/bench_support.h"
+#include "launcher/commands.h"
+#include "launcher/tokenizer_files.h"
+#include "parallel/agree.h"
+
+namespace weft {
+namespace {
+
+DType precision_of(const EvalOptions& options, const FoundCheckpoint& found) {
+  const std::string trained = config_from_text(found.manifest.config, found.path).train.precision;
+  return (options.precision.empty() ? trained : options.precision) == "f32" ? DType::kF32
+                                                                            : DType::kBF16;
+}
+
+// Items with their numbers, as bytes: [item, count, numbers...] each.
+std::string packed(const std::vector<std::pair<int64_t, std::vector<double>>>& items) {
+  std::string bytes;
+  const auto put = [&](const void* from, size_t size) {
+    bytes.append(static_cast<const char*>(from), size);
+  };
+  for (const auto& [item, numbers] : items) {
+    const auto count = static_cast<int64_t>(numbers.size());
+    put(&item, sizeof item);
+    put(&count, sizeof count);
+    put(numbers.data(), numbers.size() * sizeof(double));
+  }
+  return bytes;
+}
+
+void unpack(const std::string& bytes, std::vector<std::vector<double>>& out) {
+  for (size_t at = 0; at < bytes.size();) {
+    int64_t head[2];
+    std::memcpy(head, bytes.data() + at, sizeof head);
+    at += sizeof head;
+    std::vector<double>& numbers = out.at(static_cast<size_t>(head[0]));
+    numbers.resize(static_cast<size_t>(head[1]));
+    std::memcpy(numbers.data(), bytes.data() + at, numbers.size() * sizeof(double));
+    at += numbers.size() * sizeof(double);
+  }
+}
+
+// A line on a terminal that says how far it is.
+class EvalProgress {
+ public:
+  EvalProgress(bool shown, int64_t count) : shown_(shown && isatty(STDERR_FILENO)), count_(count) {}
+  ~EvalProgress() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  EvalProgress(const EvalProgress&) = delete;
+  EvalProgress& operator=(const EvalProgress&) = delete;
+  void at(int64_t done) const {
+    if (shown_) fmt::print(stderr, "\r{} of {}", done, count_);
+  }
+
+ private:
+  bool shown_;
+  int64_t count_;
+};
+
+}  // namespace
+
+void add_eval_options(CLI::App& command, EvalOptions& options, Page page) {
+  command
+      .add_option("--checkpoint", options.checkpoint,
+                  "A checkpoint, or a run's folder (its newest one)")
+      ->required();
+  command.add_option("--precision", options.precision, "f32 or bf16; default: as trained")
+      ->check(CLI::IsMember({"f32", "bf16"}));
+  command.add_option("--tokenizer", options.tokenizer,
+                     "A tokenizer.json; default: the one kept with the checkpoint");
+  command.add_option("--threads", options.threads, "0: this rank's share of the cores");
+  command.add_option("--json", options.json, "Writes the result to this file");
+  if (page == Page::kYes) {
+    command.add_option("--html", options.html, "Draws the result as a page of its own");
+  }
+}
+
+void add_eval_text(CLI::App& command, EvalText& text) {
+  CLI::Option* data = command.add_option("--data", text.data, "A dataset: prefix, .bin or .idx");
+  command.add_option("--text", text.file, "A text file, read by the model's tokenizer")
+      ->excludes(data);
+}
+
+EvalSession::EvalSession(const EvalOptions& options)
+    : options_(options),
+      world_(this_launch()),
+      runtime_(options.threads > 0 ? options.threads : world_.threads()),
+      found_(open_checkpoint(options.checkpoint)),
+      model_(runtime_, found_, precision_of(options, found_)) {}
+
+const Tokenizer& EvalSession::tokenizer() const {
+  if (!tokenizer_) tokenizer_ = tokenizer_of_checkpoint(found_.path, config(), options_.tokenizer);
+  return *tokenizer_;
+}
+
+std::vector<std::vector<int32_t>> EvalSession::documents(const EvalText& text) const {
+  std::vector<std::vector<int32_t>> out;
+  if (!text.data.empty()) {
+    const IndexedDataset data(text.data);
+    data.check_tokens(config().model.vocab);
+    for (int64_t d = 0; d < data.documents(); ++d) out.push_back(data.read(d));
+    return out;
+  }
+  if (text.file.empty()) {
+    throw ConfigError(
+        "nothing to evaluate on: give --data PREFIX (weft data build) or --text FILE");
+  }
+  std::ifstream file(text.file, std::ios::binary);
+  if (!file) throw ConfigError("--text {}: cannot be read", text.file);
+  std::ostringstream all;
+  all << file.rdbuf();
+  out.push_back(tokenizer().encode(all.str()));
+  return out;
+}
+
+void EvalSession::check_ids(const Texts& texts) const {
+  const int64_t vocab = config().model.vocab;
+  for (const ScoredText& text : texts) {
+    for (const int32_t id : text.tokens) {
+      if (id >= 0 && id < vocab) continue;
+      throw ConfigError(
+          "{}: the model has {} ids, but the text needs id {}; it was trained with "
+          "another tokenizer",
+          found_.path, vocab, id);
+    }
+  }
+}
+
+std::vector<std::vector<double>> EvalSession::map(
+    int64_t count, const std::function<Texts(int64_t)>& make,
+    const std::function<std::vector<double>(int64_t, const Scores&)>& read) {
+  // Items are scored in fixed groups, so that what runs side by side is the same on any number of
+  // ranks.
+  constexpr int64_t kGroup = 4;
+  std::vector<std::pair<int64_t, std::vector<double>>> mine;
+  const EvalProgress progress(speaks(), count);
+  for (int64_t group = world_.rank(); group * kGroup < count; group += world_.size()) {
+    Texts texts;
+    std::vector<size_t> ends;
+    const int64_t begin = group * kGroup, end = std::min(count, begin + kGroup);
+    for (int64_t item = begin; item < end; ++item) {
+      for (ScoredText& text : make(item)) texts.push_back(std::move(text));
+      ends.push_back(texts.size());
+    }
+    check_ids(texts);
+    Scores scores = score(runtime_.exec(), model_.stage(), texts);
+    size_t from = 0;
+    for (int64_t item = begin; item < end; ++item) {
+      const size_t to = ends[static_cast<size_t>(item - begin)];
+      const Scores part(std::make_move_iterator(scores.begin() + static_cast<std::ptrdiff_t>(from)),
+                        std::make_move_iterator(scores.begin() + static_cast<std::ptrdiff_t>(to)));
+      mine.emplace_back(item, read(item, part));
+      from = to;
+    }
+    progress.at(end);
+  }
+  std::vector<std::vector<double>> out(static_cast<size_t>(count));
+  for (const std::string& bytes : gather_texts(runtime_.exec(), world_.all(), packed(mine))) {
+    unpack(bytes, out);
+  }
+  return out;
+}
+
+void EvalSession::write(nlohmann::json result, const std::string& page) const {
+  if (!speaks()) return;
+  result["checkpoint"] = found_.path;
+  if (!options_.json.empty()) write_json(options_.json, result);
+  if (options_.html.empty()) return;
+  std::ofstream file(options_.html);
+  file << page;
+  if (!file.flush()) throw ConfigError("--html {}: cannot be written", options_.html);
+  fmt::print("picture: {}\n", options_.html);
+}
+
+void add_eval(CLI::App& app) {
+  CLI::App* eval = app.add_subcommand("eval", "Evaluate the model of a checkpoint");
+  eval->footer(
+      "Example: weft eval perplexity --checkpoint runs/quickstart --data runs/quickstart/corpus\n"
+      "Under mpirun the ranks share the texts; the numbers are the same for any number of ranks.");
+  add_eval_perplexity(*eval);
+  add_eval_per_token(*eval);
+  add_eval_needle(*eval);
+  add_eval_recall(*eval);
+  add_eval_choice(*eval);
+  add_eval_logits(*eval);
+}
+
+}  // namespace weft

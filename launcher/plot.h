@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+// Pictures of results as SVG inside one self-contained HTML page: no scripts, no fonts, nothing
+// fetched.
+namespace weft {
+
+struct Curve {
+  struct Point {
+    double x, y;
+  };
+  std::string name;
+  std::vector<Point> points = {};
+};
+
+struct Chart {
+  std::string title, x, y;  // y starts at 0 unless values lie close together
+  std::vector<Curve> curves;
+  bool log_x = false, log_y = false;
+  std::optional<double> mark = {};  // a vertical line
+  std::string mark_name = {};
+};
+
+// values[row][column] in [0, 1]: red to green.
+struct HeatMap {
+  std::string title, x, y;
+  std::vector<std::string> columns, rows;
+  std::vector<std::vector<double>> values;
+};
+
+std::string svg(const Chart& chart);
+std::string svg(const HeatMap& map);
+std::string page(const std::string& title, const std::vector<std::string>& pictures);
+
+}  // namespace weft

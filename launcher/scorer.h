@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layers/model_stage.h"
+
+namespace weft {
+
+// A run of tokens of which those from `first` on (at least 1) are predicted from all before them.
+struct ScoredText {
+  std::vector<int32_t> tokens;
+  int64_t first = 1;
+};
+
+struct TokenScore {
+  double loss = 0;         // -log p(token | tokens before it), nats
+  bool preferred = false;  // no other token was more probable (the first of equals wins)
+};
+
+// For each text the scores of its tokens [first, size). Texts run side by side, in chunks with
+// carried states, so that memory does not grow with their length but for the caches of softmax
+// layers.
+std::vector<std::vector<TokenScore>> score(Exec& exec, const ModelStage& stage,
+                                           const std::vector<ScoredText>& texts);
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+#include "tests/support/random_model.h"
+
+namespace weft::test {
+namespace {
+
+constexpr const char* kConfig = R"(
+[model]
+vocab = 260
+hidden = 32
+layers = 4
+pattern = "LGNF"
+[model.layer.L]
+mixer = "retnet"
+heads = 2
+[model.layer.G]
+mixer = "gated_deltanet"
+heads = 2
+[model.layer.N]
+mixer = "softmax"
+heads = 2
+window = 7
+[model.layer.F]
+mixer = "fox"
+heads = 2
+pro = true
+[model.moe]
+experts = 4
+active = 2
+ffn = 24
+[data]
+train = ["none"]
+[train]
+precision = "f32"
+)";
+
+}  // namespace
+
+RandomModel::RandomModel(Runtime& runtime) {
+  const Config config = config_from_text(kConfig, "test");
+  ParameterStore store;
+  const ModelStage stage(config.model, Recompute::kNone, DType::kF32, store);
+  store.allocate(runtime.ledger(), DType::kF32, ParameterStore::Gradients::kNone);
+  store.initialize(runtime.exec(), 5);
+  for (Parameter& p : store.all()) {  // so that what came before matters
+    if (p.spec.init.kind != Init::Kind::kNormal) continue;
+    for (int64_t i = 0; i < p.shape.elements(); ++i) p.master.data<float>()[i] *= 8;
+  }
+  Manifest manifest;
+  manifest.config = resolved(config);
+  save_checkpoint(checkpoint_folder(path()), manifest, saved_weights(store), 0);
+}
+
+}  // namespace weft::test

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "launcher/loaded_model.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+
+// A small hybrid with random weights, as a checkpoint in a folder of its own.
+class RandomModel {
+ public:
+  explicit RandomModel(Runtime& runtime);
+  std::string path() const { return folder_.path().string(); }
+
+ private:
+  ScratchFolder folder_;
+};
+
+}  // namespace weft::test
