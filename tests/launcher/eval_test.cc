@@ -235,7 +235,8 @@ TEST(BenchDecode, StatesStayConstantAndCachesGrow) {
                                 "1024,1500,3000", "--batches", "1,2", "--tokens", "1", "--fill",
                                 fill, "--json", folder / "d.json", "--html", folder / "d.html"});
     ASSERT_EQ(o.code, 0) << o.err;
-    for (const auto& row : nlohmann::json::parse(get_file(folder / "d.json"))["rows"]) {
+    const nlohmann::json result = nlohmann::json::parse(get_file(folder / "d.json"));
+    for (const auto& row : result["rows"]) {
       const std::string key =
           fmt::format("{} {} {}", fill, row["letter"].get<std::string>(), row["batch"].get<int>());
       bytes[key].push_back(row["state_bytes"].get<int64_t>());
@@ -246,7 +247,7 @@ TEST(BenchDecode, StatesStayConstantAndCachesGrow) {
   EXPECT_EQ(bytes["real L 1"], bytes["repeat L 1"]);
   EXPECT_EQ(bytes["real L 2"][0], 2 * bytes["real L 1"][0]);
   EXPECT_GE(bytes["real N 1"][2], 2 * bytes["real N 1"][0]);
-  EXPECT_GE(bytes["repeat N 1"][2], 2 * bytes["repeat N 1"][0]);
+  EXPECT_GT(2 * bytes["repeat N 1"][2], 3 * bytes["repeat N 1"][0]);
 }
 
 }  // namespace
