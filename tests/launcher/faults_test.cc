@@ -1,5 +1,6 @@
 // Ranks that fail, hang, halt or are killed: who is named, and how the others end.
 #include <signal.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <fstream>
@@ -37,8 +38,14 @@ class Faults : public Mpirun {
     return stat >> number >> name >> state && state != "Z" && state != "X";
   }
 
+  // A process that was killed may need a moment to give its memory back.
   void expect_nobody_left() const {
-    for (int r = 0; r < kRanks; ++r) EXPECT_FALSE(runs(heartbeat(r).pid)) << "rank " << r;
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    for (int r = 0; r < kRanks; ++r) {
+      const int64_t pid = heartbeat(r).pid;
+      while (runs(pid) && std::chrono::steady_clock::now() < patience) usleep(20000);
+      EXPECT_FALSE(runs(pid)) << "rank " << r;
+    }
   }
 
   static void expect_says(const Outcome& o, const std::string& text) {
