@@ -9,7 +9,7 @@
 
 namespace weft {
 
-void fire_drill(int rank, int64_t step) {
+void fire_drill(int rank, int64_t step, const std::function<bool()>& asked) {
   const char* const at = std::getenv("WEFT_FAIL_AT");
   if (at == nullptr) return;
   const std::string text = at, here = fmt::format("{}:{}", rank, step);
@@ -17,6 +17,7 @@ void fire_drill(int rank, int64_t step) {
   if (text == here + ":killed") std::raise(SIGKILL);
   if (text == here + ":stopped") std::raise(SIGSTOP);
   if (text == here + ":slow") std::this_thread::sleep_for(std::chrono::seconds(5));
+  while (text == here + ":asked" && !asked()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   while (text == here + ":hang") std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace weft {
 
 // Fire drills: WEFT_FAIL_AT=RANK:STEP lets that rank fail before that step, to see what then happens
 // to the others. RANK:STEP:KIND fails in other ways: "killed" ends the process without a word,
-// "hang" stays there for ever, "slow" for five seconds, "stopped" halts the whole process.
-void fire_drill(int rank, int64_t step);
+// "hang" stays there for ever, "slow" for five seconds, "asked" until `asked` says that somebody wants
+// the run to stop, "stopped" halts the whole process.
+void fire_drill(int rank, int64_t step, const std::function<bool()>& asked);
 
 }  // namespace weft

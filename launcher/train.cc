@@ -88,7 +88,7 @@ class TrainRun {
     if (!origin_.empty()) say(origin_);
     while (step_ < config_.train.steps) {
       ranks_.mesh->activity().at(step_ + 1, "");
-      fire_drill(layout.rank, step_ + 1);
+      fire_drill(layout.rank, step_ + 1, [this] { return stop_.requested(); });
       one_step();
       const bool last = step_ == config_.train.steps;
       const bool asked = saves_.after_step(stop_.requested());

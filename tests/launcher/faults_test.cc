@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "parallel/heartbeat.h"
+#include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {
@@ -15,11 +16,9 @@ constexpr int kRanks = 3;
 
 class Faults : public Mpirun {
  protected:
-  ~Faults() override { unsetenv("WEFT_FAIL_AT"); }
-
   // Rank 1 fails before step 3, as WEFT_FAIL_AT says.
   Outcome drill(const std::string& kind, const std::vector<std::string>& more = {}) {
-    setenv("WEFT_FAIL_AT", ("1:3" + kind).c_str(), 1);
+    const Drill drill("1:3" + kind);
     std::vector<std::string> arguments = {"run.slow_seconds=1", "run.watchdog_seconds=3"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_ranked(kRanks, train("drill", arguments));

@@ -9,6 +9,7 @@
 #include "core/rng.h"
 #include "launcher/resume.h"
 #include "parallel/checkpoint_folder.h"
+#include "tests/support/drill.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 
@@ -68,10 +69,10 @@ class Resume : public testing::Test {
 
 TEST_F(Resume, AfterAStopOnRequestEqualsUninterrupted) {
   ASSERT_EQ(run_weft(arguments("whole")).code, 0);
-  for (const auto& [step, signal] :
-       std::map<std::string, int>{{"  3/12  loss", SIGTERM}, {"  5/12  loss", SIGINT}, {"  8/12  loss", SIGUSR1}}) {
+  for (const auto& [step, signal] : std::map<int, int>{{3, SIGTERM}, {5, SIGINT}, {8, SIGUSR1}}) {
+    const Drill waits_to_be_asked(fmt::format("0:{}:asked", step + 1));
     Program program(arguments("parts", {"train.log_every=1"}));
-    ASSERT_TRUE(program.wait_for(step));
+    ASSERT_TRUE(program.wait_for(fmt::format("  {}/12  loss", step)));
     program.signal(signal);
     const Outcome stopped = program.wait();
     ASSERT_EQ(stopped.code, 75) << stopped.err;
@@ -85,11 +86,12 @@ TEST_F(Resume, AfterAStopOnRequestEqualsUninterrupted) {
 
 TEST_F(Resume, AfterBeingKilledEqualsUninterrupted) {
   ASSERT_EQ(run_weft(arguments("whole")).code, 0);
-  for (const char* step : {"  2/12", "  5/12", "  9/12"}) {
-    Program program(arguments("parts"));
-    program.wait_for(step);
+  for (const int step : {2, 5, 9}) {
+    const Drill hangs(fmt::format("0:{}:hang", step + 1));
+    Program program(arguments("parts", {"train.log_every=1"}));
+    ASSERT_TRUE(program.wait_for(fmt::format("  {}/12  loss", step)));
     program.signal(SIGKILL);
-    program.wait();
+    EXPECT_EQ(program.wait().code, 128 + SIGKILL);
   }
   ASSERT_EQ(run_weft(arguments("parts")).code, 0);
   EXPECT_EQ(losses("whole"), losses("parts"));

@@ -8,6 +8,7 @@
 #include "parallel/checkpoint_folder.h"
 #include "parallel/thread_comm.h"
 #include "tests/support/rig.h"
+#include "tests/support/drill.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -36,11 +37,6 @@ float value_in(const FoundCheckpoint& found) {
 FoundCheckpoint newest(const std::string& folder) {
   return newest_checkpoint(folder, [](const std::string&) {}).value();
 }
-
-struct Drill {
-  explicit Drill(const std::string& at) { setenv("WEFT_FAIL_AT", at.c_str(), 1); }
-  ~Drill() { unsetenv("WEFT_FAIL_AT"); }
-};
 
 TEST(CheckpointSaver, SavesWhatWasThereWhenItBegan) {
   const ScratchFolder folder;
