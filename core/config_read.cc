@@ -284,7 +284,7 @@ class Reader final : public FieldVisitor {
     std::vector<std::string> last;
     for (const std::string& name : all_) last.push_back(name.substr(name.rfind('.') + 1));
     const auto close = nearest(key, last);
-    if (!close) return std::nullopt;
+    if (!close || *close == key) return std::nullopt;  // a table of that name is no help
     return all_[static_cast<size_t>(std::find(last.begin(), last.end(), *close) - last.begin())];
   }
 

@@ -218,6 +218,8 @@ TEST(Override, RefusesWhatIsNoOverride) {
   EXPECT_EQ(refusal_of_override("train.stepz=3"),
             "command line: [train] has no key 'stepz'; nearest: train.steps "
             "(weft train --explain all)");
+  EXPECT_NE(refusal_of_override("parallel.data=2").find("known: tensor, pipe, sequence"),
+            std::string::npos);
   // A line end must not smuggle in a second key.
   EXPECT_NE(refusal_of_override("train.steps=3\nx = 4").find("is a string"), std::string::npos);
 }
