@@ -21,17 +21,12 @@ void check_task(const RecallTask& task) {
         "vocabulary of {}",
         task.pairs, task.vocab, key_count(task), key_count(task), 2 * task.pairs + 1);
   }
-  if (task.queries > task.pairs) {
-    throw ConfigError("recall: {} queries of {} pairs; every key is asked once at most",
-                      task.queries, task.pairs);
-  }
 }
 
 RecallExample recall_example(const RecallTask& task, int64_t index) {
   check_task(task);
   const std::string name = fmt::format("recall {}", index);
   const Permutation keys(task.seed, name + " keys", key_count(task));
-  const Permutation order(task.seed, name + " order", task.pairs);
   const RandomStream values(task.seed, name + " values");
   const int64_t first_value = 1 + key_count(task);
   const auto key = [&](int64_t i) { return static_cast<int32_t>(1 + keys(i)); };
@@ -49,9 +44,12 @@ RecallExample recall_example(const RecallTask& task, int64_t index) {
   example.tokens.insert(example.tokens.end(), static_cast<size_t>(task.gap), 0);
   const int64_t queries = task.queries > 0 ? task.queries : task.pairs;
   for (int64_t q = 0; q < queries; ++q) {
-    example.tokens.push_back(key(order(q)));
+    const int64_t round = q / task.pairs;
+    const Permutation order(task.seed, fmt::format("{} order {}", name, round), task.pairs);
+    const int64_t pair = order(q % task.pairs);
+    example.tokens.push_back(key(pair));
     example.answers.push_back(static_cast<int64_t>(example.tokens.size()));
-    example.tokens.push_back(value(order(q)));
+    example.tokens.push_back(value(pair));
   }
   return example;
 }

@@ -15,7 +15,7 @@ namespace weft {
 struct RecallTask {
   int64_t vocab = 64;
   int64_t pairs = 8;
-  int64_t queries = 0;  // 0: every key once; at most `pairs`
+  int64_t queries = 0;  // 0: every key once; beyond `pairs`: round after round, each in its own order
   int64_t gap = 0;      // tokens between pairs and queries
   uint64_t seed = 1;
 };
@@ -25,7 +25,7 @@ struct RecallExample {
   std::vector<int64_t> answers;  // where the values to be recalled stand
 };
 
-// Refuses what has no examples: more pairs than keys, more queries than pairs.
+// Refuses what has no examples: more pairs than keys.
 void check_task(const RecallTask& task);
 
 // Example `index` of the task: a function of (task, index) alone.

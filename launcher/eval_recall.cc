@@ -104,7 +104,7 @@ void add_task(CLI::App& command, std::vector<int64_t>& pairs, RecallTask& task) 
   command.add_option("--pairs", pairs, "Numbers of pairs, separated by commas")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  command.add_option("--queries", task.queries, "Keys asked again; 0: all")
+  command.add_option("--queries", task.queries, "Keys asked again; 0: each once")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--gap", task.gap, "Tokens without meaning between pairs and queries")
       ->check(CLI::NonNegativeNumber);

@@ -35,7 +35,15 @@ TEST(RecallTask, AsksOnlyWhatWasSaid) {
 
 TEST(RecallTask, RefusesMorePairsThanKeys) {
   EXPECT_THROW(recall_example({.vocab = 16, .pairs = 8}, 0), ConfigError);
-  EXPECT_THROW(recall_example({.vocab = 64, .pairs = 4, .queries = 5}, 0), ConfigError);
+}
+
+TEST(RecallTask, AsksEveryKeyOnceInEveryRound) {
+  const RecallExample e = recall_example({.vocab = 64, .pairs = 7, .queries = 17}, 3);
+  std::map<int32_t, int> asked;
+  for (size_t q = 0; q < 14; ++q) ++asked[e.tokens[static_cast<size_t>(e.answers[q]) - 1]];
+  EXPECT_EQ(asked.size(), 7u);
+  for (const auto& [key, times] : asked) EXPECT_EQ(times, 2) << "key " << key;
+  EXPECT_EQ(e.answers.size(), 17u);
 }
 
 }  // namespace
