@@ -4,124 +4,26 @@
 // tokens nor widths divide by the ranks.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tests/support/rank_training.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
 namespace {
 
-Config families(const std::vector<std::string>& overrides) {
-  return config_from_text(R"(
-[model]
-vocab = 61
-hidden = 32
-layers = 8
-pattern = "ABCDEFGH"
-tie_embeddings = true
-[model.layer.A]
-mixer = "retnet"
-heads = 4
-[model.layer.B]
-mixer = "gla"
-heads = 4
-ffn = "dense"
-[model.layer.C]
-mixer = "mamba"
-state = 4
-ffn = "none"
-[model.layer.D]
-mixer = "gated_deltanet"
-heads = 4
-[model.layer.E]
-mixer = "rwkv7"
-heads = 4
-ffn = "none"
-[model.layer.F]
-mixer = "softmax"
-heads = 4
-kv_heads = 2
-[model.layer.G]
-mixer = "fox"
-heads = 4
-ffn = "none"
-[model.layer.H]
-mixer = "mom"
-heads = 4
-[model.dense]
-ffn = 53
-[model.moe]
-experts = 12
-active = 3
-ffn = 20
-shared = 1
-aux_loss = 0.01
-z_loss = 0.001
-[train]
-steps = 10
-sequence = 23
-global_batch = 12
-micro_batch = 1
-precision = "f32"
-[optimizer]
-lr = 1e-3
-warmup = 0
-schedule = "constant"
-eps = 1e-3
-[run]
-dir = "unused"
-)",
-                          "families.toml", overrides);
-}
-
-struct Degrees {
-  int tensor = 1, sequence = 1, pipe = 1, data = 1, expert = 1, expert_tensor = 1, zero = 1;
-  const char* schedule = "1f1b";
-  int virtual_stages = 1;
-
-  int ranks() const { return tensor * sequence * pipe * data; }
-  std::string name() const {
-    return fmt::format(
-        "tensor {} x sequence {} x pipe {} ({}, {}) x data {}, expert {} x {}, zero {}", tensor,
-        sequence, pipe, schedule, virtual_stages, data, expert, expert_tensor, zero);
-  }
-  std::vector<std::string> overrides() const {
-    const auto set = [](const char* key, auto value) {
-      return fmt::format("parallel.{}={}", key, value);
-    };
-    return {set("tensor", tensor),
-            set("sequence", sequence),
-            set("pipe", pipe),
-            set("expert", expert),
-            set("expert_tensor", expert_tensor),
-            set("zero", zero),
-            set("schedule", schedule),
-            set("virtual_stages", virtual_stages)};
-  }
-};
-
-History train(const Degrees& degrees, std::vector<std::string> overrides) {
-  for (const std::string& o : degrees.overrides()) overrides.push_back(o);
-  return train_on_ranks(families(overrides), degrees.ranks(), rule_batch);
-}
-
-void expect_same_bits(const History& got, const History& want, const std::string& what) {
-  for (size_t s = 0; s < want.steps.size(); ++s) {
-    EXPECT_EQ(got.steps[s].loss, want.steps[s].loss) << what << " step " << s;
-    EXPECT_EQ(got.steps[s].grad_norm, want.steps[s].grad_norm) << what << " step " << s;
-  }
-  EXPECT_EQ(got.weights, want.weights) << what;
+History train(const LayoutCase& layout, const std::vector<std::string>& overrides) {
+  std::vector<std::string> all = layout.overrides();
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return train_on_ranks(family_hybrid(all), layout.ranks(), rule_batch);
 }
 
 class Layouts : public testing::Test {
  protected:
-  void expect_promise(const std::vector<Degrees>& layouts) {
+  void expect_promise(const std::vector<LayoutCase>& layouts) {
     const std::string file = folder_ / "routing.safetensors";
     const History one = train({}, {"run.routing_trace=write:" + file});
-    for (const Degrees& degrees : layouts) {
-      const History many = train(degrees, {"run.routing_trace=replay:" + file});
-      expect_same_training(many, one, degrees.name());
+    for (const LayoutCase& layout : layouts) {
+      const History many = train(layout, {"run.routing_trace=replay:" + file});
+      expect_same_training(many, one, layout.name());
     }
   }
   ScratchFolder folder_;
@@ -190,13 +92,13 @@ TEST_F(Layouts, OfEightRanksAndSixteen) {
 // Pipeline degree and schedule change no bit; and what a layout gives, it gives again.
 TEST_F(Layouts, OfStagesAloneChangeNoBit) {
   const History one = train({}, {"train.steps=4"});
-  for (const Degrees& degrees :
-       {Degrees{.pipe = 2}, Degrees{.pipe = 3, .schedule = "gpipe"},
-        Degrees{.pipe = 4, .schedule = "zero_bubble"},
-        Degrees{.pipe = 2, .schedule = "interleaved", .virtual_stages = 2}}) {
-    expect_same_bits(train(degrees, {"train.steps=4"}), one, degrees.name());
+  for (const LayoutCase& layout :
+       {LayoutCase{.pipe = 2}, LayoutCase{.pipe = 3, .schedule = "gpipe"},
+        LayoutCase{.pipe = 4, .schedule = "zero_bubble"},
+        LayoutCase{.pipe = 2, .schedule = "interleaved", .virtual_stages = 2}}) {
+    expect_same_bits(train(layout, {"train.steps=4"}), one, layout.name());
   }
-  const Degrees all{.tensor = 2, .sequence = 2, .pipe = 2, .expert = 2};
+  const LayoutCase all{.tensor = 2, .sequence = 2, .pipe = 2, .expert = 2};
   expect_same_bits(train(all, {"train.steps=4"}), train(all, {"train.steps=4"}), all.name());
 }
 
@@ -205,12 +107,12 @@ TEST_F(Layouts, InBf16FollowTheLossesOfOneRank) {
   const std::vector<std::string> bf16 = {"train.precision=bf16", "train.steps=50",
                                          "train.global_batch=4"};
   const History one = train({}, bf16);
-  for (const Degrees& degrees :
-       {Degrees{.tensor = 2, .sequence = 2}, Degrees{.pipe = 2, .data = 2, .expert = 2}}) {
-    const History many = train(degrees, bf16);
+  for (const LayoutCase& layout :
+       {LayoutCase{.tensor = 2, .sequence = 2}, LayoutCase{.pipe = 2, .data = 2, .expert = 2}}) {
+    const History many = train(layout, bf16);
     for (size_t s = 0; s < one.steps.size(); ++s) {
       ASSERT_NEAR(many.steps[s].loss, one.steps[s].loss, 5e-3 * one.steps[s].loss)
-          << degrees.name() << " step " << s;
+          << layout.name() << " step " << s;
     }
   }
 }

@@ -9,4 +9,6 @@ const std::string& weft_program() {
   return path;
 }
 
+std::string training_ranks_program() { return WEFT_TESTS "/training_ranks"; }
+
 }  // namespace weft::test

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
+#include <limits>
 #include <map>
-#include <mutex>
+#include <utility>
 
+#include "parallel/agree.h"
 #include "parallel/thread_comm.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
@@ -13,28 +15,6 @@
 
 namespace weft::test {
 namespace {
-
-// All parameters by name, from the slices of all ranks. Ranks that hold the same numbers must agree
-// bit for bit.
-struct WholeWeights {
-  std::map<std::string, std::vector<float>> values;
-
-  void put(const ParameterStore& store) {
-    for (const Parameter& p : store.all()) {
-      const std::vector<double> mine = numbers(p.value);
-      const auto count = static_cast<size_t>(p.spec.global.elements());
-      const auto found = values.try_emplace(p.spec.name, count, NAN).first;
-      bool same = true;
-      each_element(p, store.here(), [&](size_t local, size_t whole) {
-        float& value = found->second[whole];
-        const auto own = static_cast<float>(mine[local]);
-        same = same && (std::isnan(value) || value == own);
-        value = own;
-      });
-      EXPECT_TRUE(same) << "ranks have different " << p.spec.name;
-    }
-  }
-};
 
 // What all ranks must return alike.
 std::vector<double> seen(const History& history) {
@@ -49,47 +29,177 @@ std::vector<double> seen(const History& history) {
   return out;
 }
 
+void check_alike(Exec& exec, Communicator& world, const History& mine) {
+  const std::vector<double> own = seen(mine), all = gather_numbers(exec, world, own);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == own[i % own.size()]) continue;
+    throw Error("ranks {} and {} returned different results", world.rank(), i / own.size());
+  }
+}
+
+// All parameters of the model by name, from the slices of all ranks. The largest and the smallest
+// number that any rank has for an element are the same, or ranks that hold it disagree.
+std::vector<float> whole_weights(Exec& exec, Communicator& world, Trainer& trainer) {
+  std::map<std::string, int64_t> begin;
+  for (const ParameterSpec& spec : trainer.model().parameters) begin[spec.name] = spec.global.elements();
+  int64_t total = 0;
+  for (auto& [name, at] : begin) total += std::exchange(at, total);
+
+  const Tensor high = exec.empty({total}), low = exec.empty({total});
+  float *most = high.data<float>(), *least = low.data<float>();  // least: with the other sign
+  std::fill_n(most, total, -std::numeric_limits<float>::infinity());
+  std::fill_n(least, total, -std::numeric_limits<float>::infinity());
+  const ParameterStore& store = trainer.parameters();
+  for (const Parameter& p : store.all()) {
+    const std::vector<double> mine = numbers(p.value);
+    each_element(p, store.here(), [&, at = begin.at(p.spec.name)](size_t local, size_t whole) {
+      most[at + static_cast<int64_t>(whole)] = static_cast<float>(mine[local]);
+      least[at + static_cast<int64_t>(whole)] = static_cast<float>(-mine[local]);
+    });
+  }
+  world.all_reduce(exec, high, ReduceOp::kMax);
+  world.all_reduce(exec, low, ReduceOp::kMax);
+  for (const auto& [name, at] : begin) {
+    const int64_t end = name == begin.rbegin()->first ? total : begin.upper_bound(name)->second;
+    for (int64_t i = at; i < end; ++i) {
+      if (!(most[i] == -least[i])) throw Error("ranks have different {}", name);
+    }
+  }
+  return {most, most + total};
+}
+
+std::vector<std::string> joined(std::vector<std::string> first,
+                                const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 }  // namespace
+
+History train_as_rank(const Config& config, Communicator& world, const Splitter& split,
+                      Signatures signatures, const MakeBatch& make_batch) {
+  Runtime runtime(1);
+  const auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), world.size()), split,
+                                           signatures);
+  Trainer trainer(config, runtime, mesh);
+  trainer.initialize();
+  const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
+    return make_batch(config, pool, first, rows);
+  };
+  History mine;
+  for (int64_t s = 0; s < config.train.steps; ++s) {
+    mine.steps.push_back(trainer.step(s, s * config.train.global_batch, source));
+  }
+  mine.valid = trainer.evaluate(source, 1000, 5);
+  trainer.finish();
+  check_alike(runtime.exec(), world, mine);
+  mine.weights = whole_weights(runtime.exec(), world, trainer);
+  return mine;
+}
 
 History train_on_ranks(const Config& config, int ranks, const MakeBatch& make_batch) {
   History out;
-  std::mutex mutex;
-  WholeWeights whole;
-  std::vector<std::vector<double>> all_seen;
   run_ranks(ranks, [&](ThreadComm& world, Exec&) {
-    Runtime runtime(1);
     const Splitter split = [&](int color, int key, const std::string& axis) {
       return world.split(color, key, axis);
     };
-    const auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split,
-                                             Signatures::kCompare);
-    Trainer trainer(config, runtime, mesh);
-    trainer.initialize();
-    const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
-      return make_batch(config, pool, first, rows);
-    };
-    History mine;
-    for (int64_t s = 0; s < config.train.steps; ++s) {
-      mine.steps.push_back(trainer.step(s, s * config.train.global_batch, source));
-    }
-    mine.valid = trainer.evaluate(source, 1000, 5);
-    trainer.finish();
-    const std::lock_guard lock(mutex);
-    whole.put(trainer.parameters());
-    all_seen.push_back(seen(mine));
-    if (world.rank() == 0) out = mine;
+    History mine = train_as_rank(config, world, split, Signatures::kCompare, make_batch);
+    if (world.rank() == 0) out = std::move(mine);
   });
-  for (const auto& one : all_seen) {
-    EXPECT_EQ(one, all_seen[0]) << "ranks returned different results";
-  }
-  for (const auto& [name, values] : whole.values) {
-    out.weights.insert(out.weights.end(), values.begin(), values.end());
-  }
   return out;
 }
 
+std::string LayoutCase::name() const {
+  return fmt::format("tensor {} x sequence {} x pipe {} ({}, {}) x data {}, expert {} x {}, zero {}",
+                     tensor, sequence, pipe, schedule, virtual_stages, data, expert, expert_tensor,
+                     zero);
+}
+
+std::vector<std::string> LayoutCase::overrides() const {
+  const auto set = [](const char* key, auto value) {
+    return fmt::format("parallel.{}={}", key, value);
+  };
+  return {set("tensor", tensor),
+          set("sequence", sequence),
+          set("pipe", pipe),
+          set("expert", expert),
+          set("expert_tensor", expert_tensor),
+          set("zero", zero),
+          set("schedule", schedule),
+          set("virtual_stages", virtual_stages)};
+}
+
+Config tiny_config(std::string_view model, const std::vector<std::string>& overrides) {
+  return config_from_text(std::string(model) + R"(
+[train]
+steps = 3
+sequence = 23
+global_batch = 12
+micro_batch = 1
+precision = "f32"
+[optimizer]
+lr = 1e-3
+warmup = 0
+schedule = "constant"
+eps = 1e-3
+[run]
+dir = "unused"
+)",
+                          "tiny.toml", overrides);
+}
+
+Config family_hybrid(const std::vector<std::string>& overrides) {
+  return tiny_config(R"(
+[model]
+vocab = 61
+hidden = 32
+layers = 8
+pattern = "ABCDEFGH"
+tie_embeddings = true
+[model.layer.A]
+mixer = "retnet"
+heads = 4
+[model.layer.B]
+mixer = "gla"
+heads = 4
+ffn = "dense"
+[model.layer.C]
+mixer = "mamba"
+state = 4
+ffn = "none"
+[model.layer.D]
+mixer = "gated_deltanet"
+heads = 4
+[model.layer.E]
+mixer = "rwkv7"
+heads = 4
+ffn = "none"
+[model.layer.F]
+mixer = "softmax"
+heads = 4
+kv_heads = 2
+[model.layer.G]
+mixer = "fox"
+heads = 4
+ffn = "none"
+[model.layer.H]
+mixer = "mom"
+heads = 4
+[model.dense]
+ffn = 53
+[model.moe]
+experts = 12
+active = 3
+ffn = 20
+shared = 1
+aux_loss = 0.01
+z_loss = 0.001
+)",
+                     joined({"train.steps=10"}, overrides));
+}
+
 Config tiny_hybrid(const std::vector<std::string>& overrides) {
-  return config_from_text(R"(
+  return tiny_config(R"(
 [model]
 vocab = 61
 hidden = 48
@@ -114,21 +224,8 @@ ffn = 20
 shared = 1
 aux_loss = 0.01
 z_loss = 0.001
-[train]
-steps = 6
-sequence = 23
-global_batch = 12
-micro_batch = 1
-precision = "f32"
-[optimizer]
-lr = 3e-3
-warmup = 0
-schedule = "constant"
-eps = 1e-3
-[run]
-dir = "unused"
 )",
-                          "tiny.toml", overrides);
+                     joined({"train.steps=6", "optimizer.lr=3e-3"}, overrides));
 }
 
 Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {
@@ -171,6 +268,16 @@ void expect_same_training(const History& got, const History& want, const std::st
   const std::vector<double> v(got.weights.begin(), got.weights.end()),
       w(want.weights.begin(), want.weights.end());
   EXPECT_TRUE(Near(v, w, 1e-4)) << what;
+}
+
+void expect_same_bits(const History& got, const History& want, const std::string& what) {
+  ASSERT_EQ(got.steps.size(), want.steps.size()) << what;
+  for (size_t s = 0; s < want.steps.size(); ++s) {
+    EXPECT_EQ(got.steps[s].loss, want.steps[s].loss) << what << " step " << s;
+    EXPECT_EQ(got.steps[s].grad_norm, want.steps[s].grad_norm) << what << " step " << s;
+  }
+  EXPECT_EQ(got.valid, want.valid) << what;
+  EXPECT_TRUE(got.weights == want.weights) << what;
 }
 
 Batch packed_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) {

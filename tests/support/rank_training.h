@@ -18,14 +18,37 @@ struct History {
 using MakeBatch =
     std::function<Batch(const Config& config, Pool& pool, int64_t first, int64_t rows)>;
 
-// Trains with ranks as threads that compare their collectives. What the first rank saw, and the weights of
-// all; what several ranks hold must be the same, bit for bit.
+// Trains as one rank of `world`, whose ranks all call this; `split` forms groups of them. Returns the
+// same everywhere: the results, and the weights put together from all ranks. Ranks that return
+// different results, or hold different numbers of the same weight, are an Error.
+History train_as_rank(const Config& config, Communicator& world, const Splitter& split,
+                      Signatures signatures, const MakeBatch& make_batch);
+
+// The same with ranks as threads that compare their collectives.
 History train_on_ranks(const Config& config, int ranks, const MakeBatch& make_batch);
 
-// A hybrid with experts, a shared expert, packed documents and tied embeddings. Twelve sequences a
-// step, so that 1, 2, 3, 4 and 6 data ranks can share them; odd widths where they are allowed. With
-// an epsilon of 1e-3 Adam does not turn the sign of a gradient that is almost zero into a whole
-// step.
+// The degrees of a layout, to be tried one after the other.
+struct LayoutCase {
+  int tensor = 1, sequence = 1, pipe = 1, data = 1, expert = 1, expert_tensor = 1, zero = 1;
+  const char* schedule = "1f1b";
+  int virtual_stages = 1;
+
+  int ranks() const { return tensor * sequence * pipe * data; }
+  std::string name() const;
+  std::vector<std::string> overrides() const;
+};
+
+// [model] tables, with what tiny trainings share behind them: a few steps of twelve sequences of 23
+// tokens, in f32, at a constant learning rate. With an epsilon of 1e-3 Adam does not turn the sign of
+// a gradient that is almost zero into a whole step.
+Config tiny_config(std::string_view model, const std::vector<std::string>& overrides = {});
+
+// Eight layers with a mixer of every family, softmax, FoX and memories; experts with a shared one,
+// tied embeddings; neither vocabulary nor widths divide by the ranks. Ten steps.
+Config family_hybrid(const std::vector<std::string>& overrides = {});
+
+// A small hybrid with experts, a shared expert and tied embeddings. Twelve sequences a step, so that
+// 1, 2, 3, 4 and 6 data ranks can share them; odd widths where they are allowed.
 Config tiny_hybrid(const std::vector<std::string>& overrides = {});
 
 // Rows of a simple rule, each with two documents; the last target of the first does not count in
@@ -37,6 +60,7 @@ Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows);
 // lr / epsilon each. The experts must be those of a common trace: a choice between two that are
 // nearly equal could turn.
 void expect_same_training(const History& got, const History& want, const std::string& what);
+void expect_same_bits(const History& got, const History& want, const std::string& what);
 
 // Rows of a rule over 61 tokens, with three documents each, one of a single token.
 Batch packed_batch(const Config& config, Pool& pool, int64_t first, int64_t rows);

@@ -1,0 +1,115 @@
+// The layout promise over real processes: layouts_test.cc's model, and every mixer, under mpirun.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "layers/mixers/registry.h"
+#include "tests/support/rank_jobs.h"
+#include "tests/support/scratch_folder.h"
+
+namespace weft::test {
+namespace {
+
+std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Processes : public testing::Test {
+ protected:
+  std::string trace(const std::string& name) const { return folder_ / (name + ".safetensors"); }
+
+  // What one rank gives, and its choices of experts for the others to repeat.
+  void expect_promise(int processes, const std::vector<LayoutCase>& layouts) {
+    const std::string file = trace("one");
+    const History one =
+        train_on_ranks(family_hybrid({"run.routing_trace=write:" + file}), 1, rule_batch);
+    std::vector<RankJob> jobs;
+    for (const LayoutCase& layout : layouts) {
+      jobs.push_back({layout.ranks(), family_hybrid(joined(layout.overrides(),
+                                                           {"run.routing_trace=replay:" + file}))});
+    }
+    const std::vector<History> all = train_over_processes(processes, jobs);
+    for (size_t i = 0; i < layouts.size(); ++i) {
+      expect_same_training(all[i], one, layouts[i].name());
+    }
+  }
+  const ScratchFolder folder_;
+};
+
+// Every axis with every other one: tensor, sequence, pipe, data, expert.
+TEST_F(Processes, OfEveryPairOfAxesGiveTheTrainingOfOneRank) {
+  expect_promise(4, {{.tensor = 2, .sequence = 2},
+                     {.tensor = 2, .pipe = 2},
+                     {.tensor = 2, .data = 2},
+                     {.sequence = 2, .pipe = 2, .schedule = "zero_bubble"},
+                     {.sequence = 2, .data = 2},
+                     {.pipe = 2, .data = 2},
+                     {.tensor = 2, .expert = 2},
+                     {.sequence = 2, .expert = 2},
+                     {.data = 2, .expert = 2},
+                     {.data = 2, .expert_tensor = 2},
+                     {.pipe = 2, .data = 2, .expert = 2}});
+}
+
+TEST_F(Processes, OfThreeAxesAndMoreGiveTheTrainingOfOneRank) {
+  expect_promise(8,
+                 {{.tensor = 2, .sequence = 2, .data = 2, .expert = 4},
+                  {.tensor = 2, .sequence = 2, .pipe = 2, .expert = 2},
+                  {.sequence = 2, .pipe = 2, .data = 2, .expert = 4, .schedule = "zero_bubble"}});
+}
+
+TEST_F(Processes, OfAllAxesGiveTheTrainingOfOneRank) {
+  expect_promise(16, {{.tensor = 2, .sequence = 2, .pipe = 2, .data = 2, .expert = 2}});
+}
+
+// Two layers of one mixer, experts and a shared one behind each.
+Config model_of(const MixerInfo& mixer, const std::vector<std::string>& overrides) {
+  std::set<std::string> options;
+  for (const FieldInfo& field : mixer.options) options.insert(field.name);
+  std::string layer = fmt::format("mixer = \"{}\"\n", mixer.name);
+  if (options.contains("heads")) layer += "heads = 4\n";
+  // Rebased divides by a sum of squared scores, which can be as small as its epsilon where a
+  // document starts. With grouped heads and this seed it is: one rank at another instruction set is
+  // as far off.
+  if (options.contains("kv_heads") && mixer.name != "rebased") layer += "kv_heads = 2\n";
+  return tiny_config(fmt::format(R"(
+[model]
+vocab = 61
+hidden = 40
+layers = 2
+pattern = "M"
+tie_embeddings = true
+[model.layer.M]
+{}
+[model.moe]
+experts = 6
+active = 2
+ffn = 19
+shared = 1
+aux_loss = 0.01
+)",
+                                 layer),
+                     joined({"train.global_batch=2"}, overrides));
+}
+
+// Neither vocabulary, tokens, spans nor the widths of experts divide by the ranks.
+TEST_F(Processes, GiveEveryMixerTheTrainingOfOneRank) {
+  const LayoutCase layout{.tensor = 2, .sequence = 2, .expert = 2};
+  std::vector<RankJob> jobs;
+  std::vector<History> alone;
+  for (const MixerInfo& mixer : mixer_list()) {
+    const std::string file = trace(mixer.name);
+    alone.push_back(
+        train_on_ranks(model_of(mixer, {"run.routing_trace=write:" + file}), 1, rule_batch));
+    jobs.push_back({layout.ranks(), model_of(mixer, joined(layout.overrides(),
+                                                           {"run.routing_trace=replay:" + file}))});
+  }
+  const std::vector<History> all = train_over_processes(4, jobs);
+  for (size_t i = 0; i < all.size(); ++i) {
+    expect_same_training(all[i], alone[i], mixer_list()[i].name);
+  }
+}
+
+}  // namespace
+}  // namespace weft::test
