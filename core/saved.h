@@ -46,10 +46,24 @@ class SavedStack {
   void weight_work(Exec& exec, Work&& work) {
     if (later_ != nullptr)
       later_->emplace_back(std::forward<Work>(work));
+    else if (holds_ > 0)
+      held_.emplace_back(std::forward<Work>(work));
     else
       work(exec);
   }
   void put_off_to(Later* later) { later_ = later; }
+  // Between hold() and run_held() weight work waits, so that there is something to do while a
+  // transfer is under way. Pairs may be nested: an inner run_held does all that waits.
+  void hold() { ++holds_; }
+  void run_held(Exec& exec) {
+    --holds_;
+    for (const auto& work : std::exchange(held_, {})) work(exec);
+  }
+  // Puts the frames of another stack on top.
+  void append(SavedStack&& other) {
+    for (auto& frame : other.frames_) frames_.push_back(std::move(frame));
+    other.frames_.clear();
+  }
   // An empty stack that puts off what this one does.
   SavedStack inner() const {
     SavedStack stack;
@@ -74,6 +88,8 @@ class SavedStack {
   };
   std::vector<std::unique_ptr<Frame>> frames_;
   Later* later_ = nullptr;
+  int holds_ = 0;
+  Later held_;
 };
 
 }  // namespace weft

@@ -41,6 +41,10 @@ std::string signature(const char* call, ConstView view) {
   return fmt::format("{}({} {})", call, name_of(view.dtype), view.shape);
 }
 
+std::string row_signature(ConstView send) {
+  return fmt::format("all_to_all_v({} rows of {})", name_of(send.dtype), send.width());
+}
+
 void check_all_reduce(const Communicator& comm, ConstView inout, Device where) {
   check_one(comm, "all_reduce", inout, where);
 }

@@ -22,6 +22,7 @@ void check_transfer(const Communicator& comm, const Transfer& transfer, Device w
 
 // "all_reduce(f32 [3, 4])": what ranks compare to see that they call the same.
 std::string signature(const char* call, ConstView view);
+std::string row_signature(ConstView send);  // of all_to_all_v: rows may differ, their width not
 
 inline int64_t bytes_of(ConstView view) { return view.shape.elements() * size_of(view.dtype); }
 

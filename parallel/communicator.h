@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/exec.h"
 
@@ -32,6 +34,12 @@ class Done final : public Pending {  // where nothing is left to wait for
   void wait() override {}
 };
 
+// A collective that all ranks of a group start: its name, and what they must say alike.
+struct Collective {
+  const char* name;       // "all_gather"
+  std::string signature;  // "all_gather(f32 [3, 4])"
+};
+
 // One process group. Element count, type and device come from the views, never from the caller; views
 // are contiguous. Calls but `start` complete before returning. Sums are formed in rank order, so that a result does
 // not depend on timing.
@@ -53,6 +61,20 @@ class Communicator {
   [[nodiscard]] virtual std::unique_ptr<Pending> start(Exec& exec,
                                                        std::span<const Transfer> together) = 0;
   virtual void barrier() = 0;
+
+  // A collective that travels while the caller computes; `parts` are this rank's halves of it and
+  // get a tag of their own. All ranks start theirs in the same order, between any other calls, and
+  // wait for them in the same order.
+  [[nodiscard]] virtual std::unique_ptr<Pending> start_together(Exec& exec, const Collective& what,
+                                                                std::vector<Transfer> parts);
+  // Views are read and written until it is waited for. What a rank keeps for itself is copied at once.
+  [[nodiscard]] std::unique_ptr<Pending> start_all_gather(Exec& exec, ConstView mine, View all);
+  [[nodiscard]] std::unique_ptr<Pending> start_all_to_all_v(Exec& exec, ConstView send,
+                                                            std::span<const int64_t> send_rows, View recv,
+                                                            std::span<const int64_t> recv_rows);
+
+ private:
+  int started_ = 0;  // together
 };
 
 }  // namespace weft

@@ -91,9 +91,7 @@ void ThreadComm::all_to_all_v(Exec&, ConstView send, std::span<const int64_t> se
                               std::span<const int64_t> recv_rows) {
   guarded([&] {
     check_all_to_all(*this, send, send_rows, recv, recv_rows);
-    const std::string call =
-        fmt::format("all_to_all_v({} rows of {})", name_of(send.dtype), send.width());
-    state_->agree(rank_, {call,
+    state_->agree(rank_, {row_signature(send),
                           send.data,
                           recv.data,
                           {send_rows.begin(), send_rows.end()},

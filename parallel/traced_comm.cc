@@ -81,23 +81,21 @@ void TracedComm::compare(Exec& exec, const std::string& signature) {
   }
 }
 
-void TracedComm::compare_rows(Exec& exec, std::span<const int64_t> send_rows,
-                              std::span<const int64_t> recv_rows) {
+void TracedComm::compare_amounts(Exec& exec, const char* call, const char* unit,
+                                 std::span<const int64_t> sent, std::span<const int64_t> expected) {
   if (signatures_ == Signatures::kTrust || size() == 1) return;
   const int64_t n = size();
   const Tensor mine = exec.empty({2 * n}, DType::kI64), all = exec.empty({n, 2 * n}, DType::kI64);
-  std::copy(send_rows.begin(), send_rows.end(), mine.data<int64_t>());
-  std::copy(recv_rows.begin(), recv_rows.end(), mine.data<int64_t>() + n);
+  std::copy(sent.begin(), sent.end(), mine.data<int64_t>());
+  std::copy(expected.begin(), expected.end(), mine.data<int64_t>() + n);
   gather_to_compare(exec, mine, all);
   for (int64_t from = 0; from < n; ++from) {
     for (int64_t to = 0; to < n; ++to) {
-      const int64_t sent = all.data<int64_t>()[from * 2 * n + to];
-      const int64_t expected = all.data<int64_t>()[to * 2 * n + n + from];
-      if (sent == expected) continue;
-      throw Error(
-          "ranks of {} disagree in all_to_all_v: rank {} sends {} rows to rank {}, which expects "
-          "{}",
-          axis_, from, sent, to, expected);
+      const int64_t leaves = all.data<int64_t>()[from * 2 * n + to];
+      const int64_t comes = all.data<int64_t>()[to * 2 * n + n + from];
+      if (leaves == comes) continue;
+      throw Error("ranks of {} disagree in {}: rank {} sends {} {} to rank {}, which expects {}",
+                  axis_, call, from, leaves, unit, to, comes);
     }
   }
 }
@@ -122,9 +120,9 @@ void TracedComm::reduce_scatter(Exec& exec, ConstView all, View mine) {
 
 void TracedComm::all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows,
                               View recv, std::span<const int64_t> recv_rows) {
-  compare(exec, fmt::format("all_to_all_v({} rows of {})", name_of(send.dtype), send.width()));
+  compare(exec, row_signature(send));
   check_all_to_all(*this, send, send_rows, recv, recv_rows);
-  compare_rows(exec, send_rows, recv_rows);
+  compare_amounts(exec, "all_to_all_v", "rows", send_rows, recv_rows);
   const int64_t elsewhere = send.rows() - send_rows[static_cast<size_t>(rank())];
   counted("all_to_all_v", elsewhere * send.width() * size_of(send.dtype),
           [&] { inner_->all_to_all_v(exec, send, send_rows, recv, recv_rows); });
@@ -142,24 +140,47 @@ void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
   counted("transfer", bytes_sent(together), [&] { inner_->transfer(exec, together); });
 }
 
+// Counts the time of waiting for what was started.
+class TracedComm::Timed final : public Pending {
+ public:
+  Timed(TracedComm& comm, const char* operation, std::unique_ptr<Pending> inner)
+      : comm_(comm), operation_(operation), inner_(std::move(inner)) {}
+
+  void wait() override {
+    const auto start = std::chrono::steady_clock::now();
+    comm_.tally_.activity().enter(comm_.axis_.c_str(), operation_, start);
+    inner_->wait();
+    const auto end = std::chrono::steady_clock::now();
+    comm_.tally_.activity().leave(end);
+    comm_.tally_.of(comm_.axis_, operation_).seconds +=
+        std::chrono::duration<double>(end - start).count();
+  }
+
+ private:
+  TracedComm& comm_;
+  const char* operation_;
+  std::unique_ptr<Pending> inner_;
+};
+
 std::unique_ptr<Pending> TracedComm::start(Exec& exec, std::span<const Transfer> together) {
-  struct Timed final : Pending {
-    Timed(TracedComm& comm, std::unique_ptr<Pending> inner) : comm(comm), inner(std::move(inner)) {}
-    void wait() override {
-      const auto start = std::chrono::steady_clock::now();
-      comm.tally_.activity().enter(comm.axis_.c_str(), "transfer", start);
-      inner->wait();
-      const auto end = std::chrono::steady_clock::now();
-      comm.tally_.activity().leave(end);
-      comm.tally_.of(comm.axis_, "transfer").seconds +=
-          std::chrono::duration<double>(end - start).count();
-    }
-    TracedComm& comm;
-    std::unique_ptr<Pending> inner;
-  };
   std::unique_ptr<Pending> pending;
   counted("transfer", bytes_sent(together), [&] { pending = inner_->start(exec, together); });
-  return std::make_unique<Timed>(*this, std::move(pending));
+  return std::make_unique<Timed>(*this, "transfer", std::move(pending));
+}
+
+std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective& what,
+                                                    std::vector<Transfer> parts) {
+  compare(exec, what.signature);
+  std::vector<int64_t> sent(static_cast<size_t>(size())), expected(sent);
+  for (const Transfer& part : parts) {
+    auto& amounts = part.kind == Transfer::Kind::kSend ? sent : expected;
+    amounts[static_cast<size_t>(part.peer)] += bytes_of(part.data);
+  }
+  compare_amounts(exec, what.name, "bytes", sent, expected);
+  std::unique_ptr<Pending> pending;
+  counted(what.name, bytes_sent(parts),
+          [&] { pending = inner_->start_together(exec, what, std::move(parts)); });
+  return std::make_unique<Timed>(*this, what.name, std::move(pending));
 }
 
 void TracedComm::barrier() {

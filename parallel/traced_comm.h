@@ -58,15 +58,19 @@ class TracedComm final : public Communicator {
   void transfer(Exec& exec, std::span<const Transfer> together) override;
   std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
   void barrier() override;
+  std::unique_ptr<Pending> start_together(Exec& exec, const Collective& what,
+                                          std::vector<Transfer> parts) override;
 
  private:
+  class Timed;
   template <class Call>
   void counted(const char* operation, int64_t bytes, Call&& call);
   void gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all);
   int64_t bytes_sent(std::span<const Transfer> together) const;
   void compare(Exec& exec, const std::string& signature);
-  void compare_rows(Exec& exec, std::span<const int64_t> send_rows,
-                    std::span<const int64_t> recv_rows);
+  // What each rank sends to each against what that one expects, in `unit`.
+  void compare_amounts(Exec& exec, const char* call, const char* unit,
+                       std::span<const int64_t> sent, std::span<const int64_t> expected);
 
   std::unique_ptr<Communicator> inner_;
   std::string axis_;

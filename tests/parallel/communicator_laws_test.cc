@@ -239,6 +239,74 @@ TEST_P(CommunicatorLaws, StartsTransfersWithoutWaiting) {
   });
 }
 
+// Two collectives under way at once, others between, waited for in the opposite order.
+TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    CommTally tally;
+    TracedComm traced(split(0, comm.rank(), "expert"), "expert", tally, Signatures::kCompare);
+    constexpr int64_t kSize = 50'000;  // more than MPI sends without a receiver
+    const auto gathered = [&](int64_t i) {
+      return value(static_cast<int>(i / kSize), i % kSize);
+    };
+    const Tensor mine =
+        made(exec, {kSize}, DType::kI32, [&](int64_t i) { return value(comm.rank(), i); });
+    const Tensor all = exec.zeros({ranks, kSize}, DType::kI32);
+    const Tensor in_place = made(exec, {ranks, kSize}, DType::kI32, [&](int64_t i) {
+      return i / kSize == comm.rank() ? value(comm.rank(), i % kSize) : 0;
+    });
+    // Rank f sends rank t f + 2 t rows of f and t.
+    std::vector<int64_t> out, in;
+    std::vector<int64_t> leave, come;
+    for (int r = 0; r < ranks; ++r) {
+      out.push_back(comm.rank() + 2 * r);
+      in.push_back(r + 2 * comm.rank());
+      leave.insert(leave.end(), static_cast<size_t>(out.back()), comm.rank() * 10 + r);
+      come.insert(come.end(), static_cast<size_t>(in.back()), r * 10 + comm.rank());
+    }
+    const auto rows = [&](const std::vector<int64_t>& of) {
+      return made(exec, {std::ssize(of), 5}, DType::kI64,
+                  [&](int64_t i) { return of[static_cast<size_t>(i / 5)]; });
+    };
+    const Tensor sent = rows(leave), received = exec.zeros({std::ssize(come), 5}, DType::kI64);
+    {
+      const auto first = traced.start_all_gather(exec, mine, all);
+      const auto second = traced.start_all_to_all_v(exec, sent, out, received, in);
+      const auto third = traced.start_all_gather(exec, in_place.row(comm.rank()), in_place);
+      const Tensor sum = made(exec, {3}, DType::kI32, [&](int64_t) { return 1; });
+      traced.all_reduce(exec, sum, ReduceOp::kSum);
+      EXPECT_EQ(sum.data<int32_t>()[0], ranks);
+      third->wait();
+      second->wait();
+      first->wait();
+    }
+    EXPECT_TRUE(SameBits(all, made(exec, {ranks, kSize}, DType::kI32, gathered)));
+    EXPECT_TRUE(SameBits(in_place, all));
+    EXPECT_TRUE(SameBits(received, rows(come)));
+    EXPECT_EQ(tally.of("expert", "all_gather").calls, 2);
+    EXPECT_EQ(tally.of("expert", "all_gather").bytes, 2 * (ranks - 1) * kSize * 4);
+    EXPECT_EQ(tally.of("expert", "all_to_all_v").bytes,
+              (std::ssize(leave) - out[static_cast<size_t>(comm.rank())]) * 40);
+    // Ranks that start something else are told, as in calls that wait.
+    if (ranks == 1) return;
+    const bool odd = comm.rank() == ranks - 1;
+    const std::string message = message_of<Error>([&] {
+      const Tensor t = exec.zeros({odd ? 5 : 4}), to = exec.zeros({ranks, odd ? 5 : 4});
+      traced.start_all_gather(exec, t, to)->wait();
+    });
+    EXPECT_NE(message.find("all_gather(f32 [4])"), std::string::npos) << message;
+    std::vector<int64_t> one(static_cast<size_t>(ranks), 1), wrong = one;
+    if (odd) wrong[0] = 2;
+    const Tensor from = exec.zeros({ranks, 3}), to = exec.zeros({ranks + (odd ? 1 : 0), 3});
+    const std::string counts = message_of<Error>(
+        [&] { traced.start_all_to_all_v(exec, from, one, to, wrong)->wait(); });
+    EXPECT_NE(counts.find(fmt::format("rank 0 sends 12 bytes to rank {}, which expects 24",
+                                      ranks - 1)),
+              std::string::npos)
+        << counts;
+    comm.barrier();
+  });
+}
+
 TEST_P(CommunicatorLaws, SplitsIntoGroupsThatWorkSideBySide) {
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
     const int color = comm.rank() % 2;
