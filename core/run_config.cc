@@ -146,7 +146,8 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
     "layers of each of the pipe x virtual_stages stages, as in \"3,4,4\"; empty: as even as possible");
   f("zero", c.zero, "1: optimizer states sharded over data ranks; 0: replicated", between(0, 1));
   f("overlap", c.overlap,
-    "sums of gradients travel while the step's last backward goes on (zero = 1); the bits are the same");
+    "sums of gradients travel while the step's last backward goes on and new weights while the next forward does "
+    "(zero = 1), rows to experts and tensor ranks' sums while something is left to compute; the bits are the same");
 }
 
 void fields(FieldVisitor& f, RunConfig& c) {

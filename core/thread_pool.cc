@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/errands.h"
 #include "core/error.h"
 
 namespace weft {
@@ -56,6 +57,7 @@ struct ThreadPool::Impl {
   void work(int thread) {
     try {
       for (;;) {
+        if (thread == 0) run_errands();
         const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
         if (i >= count) return;
         call(task, i, thread);

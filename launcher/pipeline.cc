@@ -32,8 +32,8 @@ std::vector<ModelStage> make_stages(const Config& config, const ParallelConfig& 
 }
 
 // What the layers are told of the ranks around this one, for a micro-batch of `rows` sequences.
-StepContext context_of(const Mesh& mesh, const ParallelConfig& parallel, const MicroBatch& micro,
-                       int64_t rows) {
+StepContext context_of(const Mesh& mesh, const ParallelConfig& parallel, Overlap overlap,
+                       const MicroBatch& micro, int64_t rows) {
   const auto others = [&](std::initializer_list<Axis> axes) {
     Communicator& ranks = mesh.over(axes);
     return ranks.size() > 1 ? &ranks : nullptr;
@@ -43,7 +43,8 @@ StepContext context_of(const Mesh& mesh, const ParallelConfig& parallel, const M
           .token_ranks = others({Axis::kTensor, Axis::kSequence}),
           .span_ranks = others({Axis::kSequence}),
           .expert_ranks = others({Axis::kExpertTensor, Axis::kExpert}),
-          .travel = parallel.deduplicate ? Travel::kOncePerRank : Travel::kOncePerExpert};
+          .travel = parallel.deduplicate ? Travel::kOncePerRank : Travel::kOncePerExpert,
+          .overlap = overlap};
 }
 
 }  // namespace
@@ -79,6 +80,7 @@ void ModelOutline::mark_holders(ParameterStore& store) const {
 Pipeline::Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store)
     : config_(config),
       mesh_(mesh),
+      overlaps_(overlaps_of(config.parallel)),
       stages_(make_stages(config, mesh.layout().degrees, mesh.here()[Axis::kPipe].index, store,
                           &mesh.over({Axis::kTensor}))) {}
 
@@ -86,8 +88,9 @@ Pipeline::Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store
 class PipelineRun {
  public:
   PipelineRun(const Pipeline& pipe, Exec& exec, const StepBatch& batch, RoutingTrace* trace,
-              Optimizer* sums)
+              Optimizer* optimizer)
       : config_(pipe.config_),
+        overlaps_(pipe.overlaps_),
         stages_(pipe.stages_),
         exec_(exec),
         mesh_(pipe.mesh_),
@@ -96,7 +99,7 @@ class PipelineRun {
         batch_(batch),
         rows_(batch.batch.tokens.elements() / pipe.config_.train.sequence),
         trace_(trace),
-        early_sums_(sums),
+        optimizer_(optimizer),
         moe_(pipe.stages_.size()),
         pruning_(pipe.stages_.size()) {}
 
@@ -164,7 +167,8 @@ class PipelineRun {
     f.rows = count;
     f.micro = micro_batch_of(exec_, batch_.batch, {first, count, train.sequence},
                              {mesh_.over({Axis::kSequence}), mesh_.over({Axis::kTensor})});
-    f.passage.context = context_of(mesh_, config_.parallel, f.micro, count);
+    f.passage.context = context_of(
+        mesh_, config_.parallel, overlaps_.rows ? Overlap::kOn : Overlap::kOff, f.micro, count);
     f.passage.context.aux_scale = static_cast<float>(share(count));
     f.passage.activity = &activity_;
     f.traced.step = batch_.step;
@@ -208,20 +212,31 @@ class PipelineRun {
   // that were put off are complete only at the end.)
   void backward(const Action& a, Flight& f) {
     const ModelStage& stage = chunk_of(a);
-    const bool completes = early_sums_ != nullptr && a.step == Step::kBackward &&
+    const bool completes = overlaps_.sums && a.step == Step::kBackward &&
                            a.micro_batch + 1 == micro_batches();
     Tensor dx = stage.begin_backward(exec_, f.d_leaving, f.passage);
     for (int64_t layer = stage.part().end - 1; layer >= stage.part().begin; --layer) {
       dx = stage.backward_block(exec_, work(f), layer, dx, f.passage);
-      if (completes) early_sums_->layer_done(exec_, layer);
+      if (completes) optimizer_->layer_done(exec_, layer);
     }
     f.d_entering = stage.end_backward(exec_, dx, f.passage);
+  }
+
+  void await_weights(int64_t layer) {
+    if (optimizer_ != nullptr) optimizer_->await_values(exec_, layer);
   }
 
   void forward(const Action& a, Flight& f) {
     const auto chunk = static_cast<size_t>(a.chunk);
     const auto gradients = trace_ != nullptr ? LossHead::Gradients::kYes : LossHead::Gradients::kNo;
-    f.leaving = chunk_of(a).forward(exec_, work(f), f.entering, gradients, f.passage);
+    const ModelStage& stage = chunk_of(a);
+    await_weights(-1);
+    Tensor x = stage.begin_forward(exec_, work(f), f.entering, f.passage);
+    for (int64_t layer = stage.part().begin; layer < stage.part().end; ++layer) {
+      await_weights(layer);
+      x = stage.forward_block(exec_, work(f), layer, x, f.passage);
+    }
+    f.leaving = stage.end_forward(exec_, work(f), x, gradients, f.passage);
     f.entering = {};
     if (a.micro_batch < counted) loss_ += f.passage.loss_sum;
     if (trace_ == nullptr) {
@@ -297,6 +312,7 @@ class PipelineRun {
   }
 
   const Config& config_;
+  const Overlaps& overlaps_;
   const std::vector<ModelStage>& stages_;
   Exec& exec_;
   const Mesh& mesh_;
@@ -305,7 +321,7 @@ class PipelineRun {
   const StepBatch& batch_;
   int64_t rows_;                                   // of the batch
   RoutingTrace* trace_;                            // null: forward alone
-  Optimizer* early_sums_;                          // null: all gradients are summed at the end
+  Optimizer* optimizer_;                           // null: forward alone, all weights are here
   std::map<std::pair<int, int>, Flight> flights_;  // by micro-batch and chunk
   std::map<std::pair<int, int>, Crossing> at_home_;
   Sending sending_;
@@ -316,8 +332,8 @@ class PipelineRun {
 };
 
 StepSums Pipeline::train(Exec& exec, const StepBatch& batch, RoutingTrace& trace,
-                         Optimizer* early_sums) const {
-  PipelineRun run(*this, exec, batch, &trace, early_sums);
+                         Optimizer& optimizer) const {
+  PipelineRun run(*this, exec, batch, &trace, &optimizer);
   const Communicator& ranks = mesh_.over({Axis::kPipe});
   run.run(plan_of(pipe_schedule(config_.parallel.schedule),
                   {ranks.size(), run.micro_batches(), config_.parallel.virtual_stages},

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/sampler.h"
+#include "launcher/overlaps.h"
 #include "launcher/routing_trace.h"
 #include "layers/model_stage.h"
 #include "parallel/mesh.h"
@@ -41,10 +42,11 @@ class Pipeline {
   Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store);
 
   // Forward and backward of all micro-batches, as parallel.schedule says. Gradients are added up in
-  // the order of micro-batches in every schedule. With `early_sums` those that are complete begin to be
-  // summed over the ranks before the last backward is over.
+  // the order of micro-batches in every schedule. Weights on their way from other ranks are waited for by
+  // the layers that use them; with overlap gradients that are complete begin to be summed over the ranks
+  // before the last backward is over.
   StepSums train(Exec& exec, const StepBatch& batch, RoutingTrace& trace,
-                 Optimizer* early_sums = nullptr) const;
+                 Optimizer& optimizer) const;
   // Forward alone; the sum of losses of the first `counted` micro-batches on the rank with the last
   // stage.
   double evaluate(Exec& exec, const Batch& batch, int counted) const;
@@ -56,6 +58,7 @@ class Pipeline {
   friend class PipelineRun;
   const Config& config_;
   const Mesh& mesh_;
+  Overlaps overlaps_;
   std::vector<ModelStage> stages_;  // by chunk
 };
 

@@ -61,11 +61,12 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
       source(runtime_.pool(), first_sample + before, mine.size() * train.micro_batch);
   const double targets =
       std::max<double>(1.0, static_cast<double>(sum_over(exec, data, batch.target_tokens)));
+  optimizer_->start_values(exec);  // behind the small sum, which would wait for them
   store_.zero_gradients(exec);
 
   const StepSums sums = pipeline_.train(
       exec, {.step = step, .batch = batch, .rows_before = before, .targets = targets}, trace_,
-      config_.parallel.overlap ? optimizer_.get() : nullptr);
+      *optimizer_);
   pipe_times_.busy += sums.times.busy;
   pipe_times_.whole += sums.times.whole;
   // Tensor and sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a
@@ -91,7 +92,8 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
   if (!metrics.skipped) {
     optimizer_->step(exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip),
-                     ++updates_);
+                     ++updates_,
+                     overlaps_of(config_.parallel).weights ? Optimizer::Others::kWhenAsked : Optimizer::Others::kAtOnce);
     for (ModelStage& stage : pipeline_.stages()) stage.finish_step(metrics.moe);
   }
   return metrics;
@@ -105,6 +107,16 @@ void Trainer::finish_gradients() {
   optimizer_->sum_over_stages(exec);
   for (const ModelStage& stage : pipeline_.stages()) stage.finish_shared(exec);
   optimizer_->reduce_gradients(exec);
+}
+
+std::vector<SavedTensor> Trainer::tensors_to_save() {
+  optimizer_->complete_values(runtime_.exec());
+  return optimizer_->tensors_to_save();
+}
+
+void Trainer::finish() {
+  optimizer_->complete_values(runtime_.exec());
+  trace_.finish(runtime_.exec(), mesh_->world());
 }
 
 std::vector<SavedTensor> Trainer::tensors_to_load(State which) {
@@ -121,6 +133,7 @@ std::vector<SavedTensor> Trainer::tensors_to_load(State which) {
 // ranks without compute the next one's too, for the others' sake.
 double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows) {
   Exec& exec = runtime_.exec();
+  optimizer_->complete_values(exec);
   const int64_t micro = config_.train.micro_batch, length = config_.train.sequence;
   const int64_t count = (rows + micro - 1) / micro, data = mesh_->here()[Axis::kData].size;
   const IndexRange mine = mesh_->layout().micro_batches(count);

@@ -53,17 +53,19 @@ class Trainer {
   // Weights alone, or everything that a resumed run needs: weights and moments.
   enum class State : uint8_t { kWeights, kEverything };
   std::vector<SavedTensor> tensors_to_load(State which);
-  // Weights and moments that this rank answers for.
-  std::vector<SavedTensor> tensors_to_save() const { return optimizer_->tensors_to_save(); }
+  // Weights and moments that this rank answers for. Collective, like all that wants weights whole.
+  std::vector<SavedTensor> tensors_to_save();
   int64_t updates() const { return updates_; }
   void resume(int64_t updates) { updates_ = updates; }
 
-  // After the last step: writes the routing trace, where one is asked for.
-  void finish() { trace_.finish(runtime_.exec(), mesh_->world()); }
+  // After the last step: all weights are here; writes the routing trace, where one is asked for.
+  void finish();
 
   double evaluate(const BatchSource& source, int64_t first, int64_t rows);
 
-  ParameterStore& parameters() { return store_; }  // of this rank
+  // Of this rank. With overlap the rows that other ranks own are those of before the last step until
+  // finish(), evaluate(), tensors_to_save() or the next step.
+  ParameterStore& parameters() { return store_; }
   const ModelOutline& model() const { return outline_; }  // of all of them
   double flops_per_step() const;  // of the model, forward and backward, without recompute
   // Of all steps since the last reset.

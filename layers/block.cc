@@ -1,6 +1,7 @@
 #include "layers/block.h"
 
 #include "kernels/elementwise.h"
+#include "layers/convert.h"
 #include "layers/token_shards.h"
 
 namespace weft {
@@ -64,9 +65,12 @@ Tensor Block::mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, S
 Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,
                            SavedStack& saved) const {
   const Tensor d_mixed = times(exec, d_middle, residuals_.mixer.branch);
-  const Tensor all = gather_tokens(exec, tensor_ranks_, d_mixed, context.sequence.tokens());
-  const Tensor d_normed =
-      scatter_tokens(exec, tensor_ranks_, mixer_->backward(exec, all, context, saved));
+  // Rounded before they travel: a mixer's last product takes them so.
+  const Tensor all = gather_tokens(exec, tensor_ranks_, in_type(exec, d_mixed, norm1_.result_type()),
+                                   context.sequence.tokens());
+  const Tensor d_normed = scatter_gradient(
+      exec, tensor_ranks_, context.step->overlap, saved,
+      [&] { return mixer_->backward(exec, all, context, saved); });
   return join_backward(exec, residuals_.mixer, norm1_, d_middle, d_normed, saved);
 }
 

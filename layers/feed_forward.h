@@ -68,6 +68,7 @@ struct StepContext {
   // The ranks that share the experts, with tokens of their own each. Null: all experts are here.
   Communicator* expert_ranks = nullptr;
   Travel travel = Travel::kOncePerRank;
+  Overlap overlap = Overlap::kOn;
   std::vector<MoeReport> reports = {};  // one per mixture of experts or memories, in layer order
 
   // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with

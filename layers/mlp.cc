@@ -49,12 +49,13 @@ Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext& context, SavedStac
 
 Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext& context,
                      SavedStack& saved) const {
-  const Tensor all = gather_tokens(exec, tensor_ranks_, dy, context.span_tokens);
-  return scatter_tokens(exec, tensor_ranks_, backward_scaled(exec, all, saved).dx);
+  const Tensor all =
+      gather_tokens(exec, tensor_ranks_, in_type(exec, dy, compute_), context.span_tokens);
+  return scatter_gradient(exec, tensor_ranks_, context.overlap, saved,
+                          [&] { return backward_scaled(exec, all, saved).dx; });
 }
 
-Tensor Mlp::forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale,
-                           SavedStack& saved) const {
+Tensor Mlp::enter(Exec& exec, const Tensor& x, const Tensor& scale, SavedStack& saved) const {
   refresh(exec);
   const int64_t tokens = x.shape().rows();
   const Tensor pre = exec.empty({tokens, in_.shape[0]}, compute_);
@@ -62,9 +63,13 @@ Tensor Mlp::forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale,
   const Tensor h = exec.empty({tokens, width_}, compute_);
   kernels::ffn_activation_forward(exec, activation_, pre,
                                   scale.defined() ? ConstView(scale) : ConstView{}, h);
-  const Tensor y = exec.empty({tokens, down_.shape[0]});
-  kernels::gemm(exec, h, down_forward_, y);
   saved.push(Saved{x, pre, scale});
+  return h;
+}
+
+Tensor Mlp::leave(Exec& exec, const Tensor& hidden) const {
+  const Tensor y = exec.empty({hidden.shape().rows(), down_.shape[0]});
+  kernels::gemm(exec, hidden, down_forward_, y);
   return y;
 }
 

@@ -24,7 +24,12 @@ class Mlp final : public FeedForward {
   struct Gradients {
     Tensor dx, d_scale;
   };
-  Tensor forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale, SavedStack& saved) const;
+  Tensor forward_scaled(Exec& exec, const Tensor& x, const Tensor& scale, SavedStack& saved) const {
+    return leave(exec, enter(exec, x, scale, saved));
+  }
+  // Its halves: up to the hidden channels, and from there.
+  Tensor enter(Exec& exec, const Tensor& x, const Tensor& scale, SavedStack& saved) const;
+  Tensor leave(Exec& exec, const Tensor& hidden) const;
   Gradients backward_scaled(Exec& exec, const Tensor& dy, SavedStack& saved) const;
 
  private:

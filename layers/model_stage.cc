@@ -154,16 +154,31 @@ ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType comp
 
 Crossing ModelStage::forward(Exec& exec, const StageWork& work, const Crossing& entering,
                              LossHead::Gradients gradients, Passage& passage) const {
-  StepContext& context = passage.context;
-  if (value_enters_) context.first_value = entering.first_value;
-  Tensor x = first() ? embedding_->forward(exec, work.tokens, passage.saved) : entering.x;
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (passage.activity) passage.activity->at("forward", part_.begin + static_cast<int64_t>(i));
-    x = blocks_[i].forward(exec, x, work.sequence, context, passage.saved);
+  Tensor x = begin_forward(exec, work, entering, passage);
+  for (int64_t layer = part_.begin; layer < part_.end; ++layer) {
+    x = forward_block(exec, work, layer, x, passage);
   }
-  if (!last()) return {x, value_leaves_ ? context.first_value : Tensor{}};
-  x = norm_->forward(exec, x, passage.saved);
-  const LossHead::Result loss = head_->forward(exec, x, work.targets, work.scale, gradients);
+  return end_forward(exec, work, x, gradients, passage);
+}
+
+Tensor ModelStage::begin_forward(Exec& exec, const StageWork& work, const Crossing& entering,
+                                 Passage& passage) const {
+  if (value_enters_) passage.context.first_value = entering.first_value;
+  return first() ? embedding_->forward(exec, work.tokens, passage.saved) : entering.x;
+}
+
+Tensor ModelStage::forward_block(Exec& exec, const StageWork& work, int64_t layer, const Tensor& x,
+                                 Passage& passage) const {
+  if (passage.activity) passage.activity->at("forward", layer);
+  return blocks_[static_cast<size_t>(layer - part_.begin)].forward(exec, x, work.sequence,
+                                                                   passage.context, passage.saved);
+}
+
+Crossing ModelStage::end_forward(Exec& exec, const StageWork& work, const Tensor& x,
+                                 LossHead::Gradients gradients, Passage& passage) const {
+  if (!last()) return {x, value_leaves_ ? passage.context.first_value : Tensor{}};
+  const Tensor normed = norm_->forward(exec, x, passage.saved);
+  const LossHead::Result loss = head_->forward(exec, normed, work.targets, work.scale, gradients);
   passage.loss_sum = loss.loss_sum;
   passage.d_last = loss.dx;
   return {};

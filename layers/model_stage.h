@@ -61,11 +61,19 @@ class ModelStage {
   // next; the last computes the loss, and its gradient where that is wanted.
   Crossing forward(Exec& exec, const StageWork& work, const Crossing& entering,
                    LossHead::Gradients gradients, Passage& passage) const;
+  // The same in pieces, for those who act between blocks: what enters the first block, then every block
+  // of part(), then what goes to the next stage.
+  Tensor begin_forward(Exec& exec, const StageWork& work, const Crossing& entering,
+                       Passage& passage) const;
+  Tensor forward_block(Exec& exec, const StageWork& work, int64_t layer, const Tensor& x,
+                       Passage& passage) const;
+  Crossing end_forward(Exec& exec, const StageWork& work, const Tensor& x,
+                       LossHead::Gradients gradients, Passage& passage) const;
   // Adds into the weights' gradients, together with those of the balance losses. Gradients come from the
   // stage behind and go to the one before.
   Crossing backward(Exec& exec, const StageWork& work, const Crossing& d_leaving,
                     Passage& passage) const;
-  // The same in pieces, for those who act between blocks: the gradient behind the last block, then
+  // The same in pieces: the gradient behind the last block, then
   // every block of part() from the last to the first, then what goes to the stage before.
   Tensor begin_backward(Exec& exec, const Crossing& d_leaving, Passage& passage) const;
   Tensor backward_block(Exec& exec, const StageWork& work, int64_t layer, const Tensor& dy,

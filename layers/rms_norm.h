@@ -23,6 +23,7 @@ class RmsNorm {
   Tensor forward(Exec& exec, const Tensor& x, SavedStack& saved) const;
   // Gradient of x, plus `residual`, the gradient that flows past the norm. Adds into the weight's.
   Tensor backward(Exec& exec, const Tensor& dy, const Tensor& residual, SavedStack& saved) const;
+  DType result_type() const { return compute_; }
 
  private:
   struct Saved {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <optional>
+
 #include "core/exec.h"
-#include "parallel/communicator.h"
+#include "core/saved.h"
+#include "parallel/scatter_in_flight.h"
+#include "parallel/under_way.h"
 
 namespace weft {
 
@@ -17,5 +21,31 @@ Tensor gather_tokens(Exec& exec, Communicator* ranks, const Tensor& mine, int64_
 
 // The sum over the ranks of `all` [tokens, width] f32, for this rank's tokens.
 Tensor scatter_tokens(Exec& exec, Communicator* ranks, const Tensor& all);
+
+// The same under way, over two ranks or more.
+class ScatterOfTokens {
+ public:
+  ScatterOfTokens(Exec& exec, Communicator& ranks, const Tensor& all);
+  Tensor finish(Exec& exec);
+
+ private:
+  Tensor mine_;  // padded like the longest part
+  int64_t tokens_;
+  ScatterInFlight sums_;
+};
+
+// The gradient of a layer's gathered input, from `backward`, which gives this rank's part of its sums.
+// With overlap the work that only gradients of weights need is done while the parts travel.
+template <class Backward>
+Tensor scatter_gradient(Exec& exec, Communicator* ranks, Overlap overlap, SavedStack& saved,
+                        Backward&& backward) {
+  if (ranks == nullptr || ranks->size() == 1 || overlap == Overlap::kOff) {
+    return scatter_tokens(exec, ranks, backward());
+  }
+  saved.hold();
+  ScatterOfTokens sums(exec, *ranks, backward());
+  saved.run_held(exec);
+  return sums.finish(exec);
+}
 
 }  // namespace weft

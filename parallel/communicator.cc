@@ -10,7 +10,8 @@ namespace {
 
 using Kind = Transfer::Kind;
 
-// Tags of collectives under way: apart from those that callers choose, and what MPI grants at least.
+// Tags of collectives under way: apart from those that callers choose, and what MPI grants at
+// least.
 constexpr int kFirstTag = 4096, kTags = 16384;
 
 View writable(ConstView view) {  // a send only reads
@@ -61,7 +62,8 @@ std::unique_ptr<Pending> Communicator::start_all_to_all_v(Exec& exec, ConstView 
     from += out;
     to += in;
     if (r == rank()) {
-      WEFT_CHECK(out == in, "all_to_all_v on {}: sends itself {} rows, expects {}", name(), out, in);
+      WEFT_CHECK(out == in, "all_to_all_v on {}: sends itself {} rows, expects {}", name(), out,
+                 in);
       copy_own(theirs, mine);
       continue;
     }

@@ -141,6 +141,17 @@ std::span<const int32_t> as_span(const Tensor& index) {
   return {index.data<int32_t>(), static_cast<size_t>(index.elements())};
 }
 
+TensorUnderWay start_rows(Exec& exec, Communicator& ranks, const Tensor& out,
+                          const std::vector<int64_t>& leave, const std::vector<int64_t>& come,
+                          Overlap overlap) {
+  const Tensor in = exec.empty({sum(come), out.shape().back()}, out.dtype());
+  if (overlap == Overlap::kOn) {
+    return {out, in, ranks.start_all_to_all_v(exec, out, leave, in, come)};
+  }
+  ranks.all_to_all_v(exec, out, leave, in, come);
+  return TensorUnderWay(in);
+}
+
 }  // namespace
 
 ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces& places,
@@ -171,21 +182,26 @@ ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces
   return exchange;
 }
 
-RowsUnderWay start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                            const Tensor& tokens) {
+TensorUnderWay start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                              const Tensor& tokens, Overlap overlap) {
   const int64_t width = tokens.shape().back();
   const Tensor out = exec.empty({sum(exchange.sent.rows), width}, tokens.dtype());
-  const Tensor in = exec.empty({sum(exchange.received.rows), width}, tokens.dtype());
   kernels::gather_rows(exec, tokens, as_span(exchange.back.token), out);
-  ranks.all_to_all_v(exec, out, exchange.sent.rows, in, exchange.received.rows);
-  return RowsUnderWay(in);
+  return start_rows(exec, ranks, out, exchange.sent.rows, exchange.received.rows, overlap);
 }
 
-RowsUnderWay start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                          const Tensor& rows) {
-  const Tensor in = exec.empty({sum(exchange.sent.rows), rows.shape().back()}, rows.dtype());
-  ranks.all_to_all_v(exec, rows, exchange.received.rows, in, exchange.sent.rows);
-  return RowsUnderWay(in);
+TensorUnderWay start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                            const Tensor& rows, Overlap overlap) {
+  return start_rows(exec, ranks, rows, exchange.received.rows, exchange.sent.rows, overlap);
+}
+
+TensorUnderWay start_return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                                    const Tensor& per_choice, Overlap overlap) {
+  const Tensor out = exec.empty({exchange.place.elements(), 1});
+  for (int64_t p = 0; p < out.elements(); ++p) {
+    out.data<float>()[p] = per_choice.data<float>()[exchange.place.data<int32_t>()[p]];
+  }
+  return start_rows(exec, ranks, out, exchange.received.pairs, exchange.sent.pairs, overlap);
 }
 
 void combine_returned(Exec& exec, const ExpertExchange& exchange, const Tensor& rows,
@@ -193,17 +209,10 @@ void combine_returned(Exec& exec, const ExpertExchange& exchange, const Tensor& 
   kernels::combine_rows(exec, exchange.back, rows, y);
 }
 
-Tensor return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                      const Tensor& per_choice) {
-  const Tensor out = exec.empty({exchange.place.elements(), 1});
-  const Tensor in = exec.empty({exchange.pair.elements(), 1});
-  for (int64_t p = 0; p < out.elements(); ++p) {
-    out.data<float>()[p] = per_choice.data<float>()[exchange.place.data<int32_t>()[p]];
-  }
-  ranks.all_to_all_v(exec, out, exchange.received.pairs, in, exchange.sent.pairs);
+Tensor combine_weights(Exec& exec, const ExpertExchange& exchange, const Tensor& per_pair) {
   const Tensor back = exec.zeros({exchange.back.row.shape()[0], exchange.active});
-  for (int64_t p = 0; p < in.elements(); ++p) {
-    back.data<float>()[exchange.pair.data<int32_t>()[p]] += in.data<float>()[p];
+  for (int64_t p = 0; p < per_pair.elements(); ++p) {
+    back.data<float>()[exchange.pair.data<int32_t>()[p]] += per_pair.data<float>()[p];
   }
   return back;
 }

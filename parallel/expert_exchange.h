@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/router.h"
-#include "parallel/communicator.h"
+#include "parallel/under_way.h"
 
 namespace weft {
 
@@ -46,29 +46,22 @@ ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces
                              const Tensor& index, const Tensor& weight,
                              const kernels::ExpertOrder& order);
 
-// Rows on their way. Those of today have arrived when they are started: communicators cannot leave
-// an exchange under way. Callers put what needs no rows before arrived().
-class RowsUnderWay {
- public:
-  explicit RowsUnderWay(Tensor to) : to_(std::move(to)) {}
-  Tensor arrived() { return to_; }
+// The exchanges that follow are collective, and complete when they have started unless `overlap` is on.
 
- private:
-  Tensor to_;
-};
+// tokens [tokens, d] -> [rows received, d], on the ranks of their experts.
+TensorUnderWay start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                              const Tensor& tokens, Overlap overlap);
+// rows [rows received, d] -> [rows sent, d], on the ranks of their tokens.
+TensorUnderWay start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                            const Tensor& rows, Overlap overlap);
+// One number per choice of the rows received -> one per pair sent [pairs, 1], f32.
+TensorUnderWay start_return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                                    const Tensor& per_choice, Overlap overlap);
 
-// tokens [tokens, d] -> [rows received, d], on the ranks of their experts. Started; collective.
-RowsUnderWay start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                            const Tensor& tokens);
-// rows [rows received, d] -> [rows sent, d], on the ranks of their tokens. Started; collective.
-RowsUnderWay start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                          const Tensor& rows);
 // y [tokens, d] f32 = the sum of what came back for each token.
 void combine_returned(Exec& exec, const ExpertExchange& exchange, const Tensor& rows,
                       const Tensor& y);
-// One number per choice of the rows received -> [tokens, active], f32; summed where the width of
-// experts is cut. Collective.
-Tensor return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                      const Tensor& per_choice);
+// [tokens, active], f32, of the numbers that came back; summed where the width of experts is cut.
+Tensor combine_weights(Exec& exec, const ExpertExchange& exchange, const Tensor& per_pair);
 
 }  // namespace weft

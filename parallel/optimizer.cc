@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "kernels/adamw.h"
 #include "kernels/elementwise.h"
@@ -116,7 +118,16 @@ double Optimizer::gradient_norm(Exec& exec) const {
   return std::sqrt(sum);
 }
 
-void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
+void Optimizer::start_values(Exec& exec) {
+  if (std::exchange(values_due_, false)) shares_.start_values(exec);
+}
+
+void Optimizer::complete_values(Exec& exec) {
+  if (std::exchange(values_due_, false)) shares_.gather_values(exec);
+  shares_.await_values(exec, std::numeric_limits<int64_t>::max());
+}
+
+void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step, Others others) {
   kernels::AdamW adam{.lr = lr,
                       .beta1 = options_.beta1,
                       .beta2 = options_.beta2,
@@ -124,6 +135,7 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
                       .weight_decay = 0.0,
                       .grad_scale = grad_scale,
                       .step = step};
+  complete_values(exec);  // what is still on its way to others must not change
   for (size_t i = 0; i < owned_.size(); ++i) {
     Parameter& p = store_.all()[i];
     if (p.spec.buffer) continue;
@@ -134,7 +146,8 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
     kernels::adamw(exec, adam, part(p.master, i), part(p.grad, i), moment(m_, i), moment(v_, i),
                    copied ? part(p.value, i).view() : View{});
   }
-  shares_.gather_values(exec);
+  values_due_ = true;
+  if (others == Others::kAtOnce) complete_values(exec);
   if (!stale_) release_stale_masters();
 }
 

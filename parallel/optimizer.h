@@ -20,7 +20,8 @@ struct AdamOptions {
 // bf16 the master weights of rows it does not own go stale with the first step: nobody reads them,
 // and their memory goes back to the system.
 //
-// The order of a step: layer_done where sums may travel early, sum_over_stages, reduce_gradients, gradient_norm, step. All are collective.
+// The order of a step: start_values, await_values before every layer, layer_done where sums may
+// travel early, sum_over_stages, reduce_gradients, gradient_norm, step. All are collective.
 class Optimizer {
  public:
   Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options);  // one rank alone
@@ -39,8 +40,16 @@ class Optimizer {
   // Not finite when any gradient is not.
   double gradient_norm(Exec& exec) const;
 
-  // One update with gradients times `grad_scale`; `step` counts updates from 1.
-  void step(Exec& exec, double lr, double grad_scale, int64_t step);
+  // One update with gradients times `grad_scale`; `step` counts updates from 1. Rows of other ranks
+  // have their new values at once, or when they are asked for.
+  enum class Others : uint8_t { kAtOnce, kWhenAsked };
+  void step(Exec& exec, double lr, double grad_scale, int64_t step,
+            Others others = Others::kAtOnce);
+  // Where values of other ranks are due: lets them travel, and waits for those that a layer (-1:
+  // no layer alone) and the ones before it use; or for all.
+  void start_values(Exec& exec);
+  void await_values(Exec& exec, int64_t layer) { shares_.await_values(exec, layer); }
+  void complete_values(Exec& exec);
 
   // Weights and moments as checkpoints hold them: parameters/<name>, adam/m/<name> and
   // adam/v/<name>. What this rank writes (everything is written by one rank), and what it reads.
@@ -68,6 +77,7 @@ class Optimizer {
   // All parameters of the model, sorted by name, with their index here or kElsewhere.
   static constexpr size_t kElsewhere = ~size_t{0};
   std::vector<size_t> by_name_;
+  bool values_due_ = false;  // those of other ranks, and nothing of them has started
   std::unique_ptr<ReleasedPages> stale_;  // of master weights, from the first step on
   Ledger& ledger_;
 };

@@ -11,15 +11,15 @@ namespace weft {
 // Communicator::reduce_scatter.
 class ScatterInFlight {
  public:
-  // all: [size, mine...]; read until finish(). Of those under way on one communicator each has a
-  // tag of its own, the same on all ranks.
-  ScatterInFlight(Exec& exec, Communicator& comm, Tensor all, int tag);
+  // all: [size, mine...], read until finish(), which writes `mine`; that may be this rank's row of
+  // it.
+  ScatterInFlight(Exec& exec, Communicator& comm, Tensor all, Tensor mine);
 
-  void finish(Exec& exec);  // the sum stands in row `rank` of `all`
+  void finish(Exec& exec);
 
  private:
   Communicator& comm_;
-  Tensor all_, parts_;
+  Tensor all_, mine_, parts_;
   std::unique_ptr<Pending> pending_;
 };
 

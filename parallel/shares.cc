@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <numeric>
 
 #include "kernels/elementwise.h"
 
@@ -58,11 +60,22 @@ Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucke
     return store.all()[a].spec.name < store.all()[b].spec.name;
   });
   for (Bucket& bucket : buckets_) {
+    bucket.first_use = std::numeric_limits<int64_t>::max();
+    for (const size_t index : bucket.parameters) {
+      bucket.first_use =
+          std::min(bucket.first_use, layer_of(store.all()[index].spec.name, last_layer_));
+    }
     const size_t first = bucket.parameters.front();
     bucket.direct = bucket.parameters.size() == 1 &&
                     row_count(store.all()[first].shape) ==
                         owned_[first].rows_per_share * owned_[first].share.size;
   }
+  by_use_.resize(buckets_.size());
+  std::iota(by_use_.begin(), by_use_.end(), size_t{0});
+  std::stable_sort(by_use_.begin(), by_use_.end(), [&](size_t a, size_t b) {
+    return buckets_[a].first_use < buckets_[b].first_use;
+  });
+  values_here_ = values_started_ = by_use_.size();
 }
 
 // Its gradient is final when its layer's backward is over, and is this rank's to sum as it is.
@@ -145,23 +158,14 @@ Tensor Shares::pack_gradients(Exec& exec, const Bucket& bucket) const {
 
 void Shares::layer_done(Exec& exec, int64_t layer) {
   done_.insert(layer);
-  poke(exec);
-  for (size_t i = 0; i < buckets_.size(); ++i) {
-    Bucket& bucket = buckets_[i];
+  for (Bucket& bucket : buckets_) {
     const bool complete = !bucket.layers.empty() &&
                           std::includes(done_.begin(), done_.end(), bucket.layers.begin(),
                                         bucket.layers.end());
     if (!complete || bucket.scatter) continue;
     bucket.packed = pack_gradients(exec, bucket);
-    constexpr int kTags = 1 << 10;  // apart from those of other transfers
-    bucket.scatter.emplace(exec, *bucket.comm, bucket.packed, kTags + static_cast<int>(i));
-  }
-}
-
-// MPI moves messages only inside calls: an empty transfer is one.
-void Shares::poke(Exec& exec) const {
-  for (const Bucket& bucket : buckets_) {
-    if (bucket.scatter) return bucket.comm->transfer(exec, {});
+    bucket.scatter.emplace(exec, *bucket.comm, bucket.packed,
+                           bucket.packed.row(bucket.comm->rank()));
   }
 }
 
@@ -179,17 +183,19 @@ void Shares::reduce_bucket(Exec& exec, Bucket& bucket) const {
   }
 }
 
-void Shares::gather_bucket(Exec& exec, const Bucket& bucket) const {
+// [sharers, share]: the values themselves, or this rank's rows in their place.
+Tensor Shares::pack_values(Exec& exec, const Bucket& bucket) const {
   const int n = bucket.comm->size(), me = bucket.comm->rank();
-  const DType dtype = store_.all()[bucket.parameters.front()].value.dtype();
-  if (bucket.direct) {
-    const Tensor all = store_.all()[bucket.parameters.front()].value.reshaped({n, bucket.share});
-    bucket.comm->all_gather(exec, all.row(me), all);
-    return;
-  }
-  const Tensor all = Tensor::zeros(exec.pool, {n, bucket.share}, dtype, Label::kScratch);
+  const Tensor& first = store_.all()[bucket.parameters.front()].value;
+  if (bucket.direct) return first.reshaped({n, bucket.share});
+  const Tensor all = Tensor::zeros(exec.pool, {n, bucket.share}, first.dtype(), Label::kScratch);
   copy_rows(exec, bucket, &Parameter::value, all, me, me * bucket.share, Copy::kIn);
-  bucket.comm->all_gather(exec, all.row(me), all);
+  return all;
+}
+
+void Shares::unpack_values(Exec& exec, const Bucket& bucket, const Tensor& all) const {
+  if (bucket.direct) return;
+  const int n = bucket.comm->size(), me = bucket.comm->rank();
   for (int r = 0; r < n; ++r) {
     if (r != me) copy_rows(exec, bucket, &Parameter::value, all, r, r * bucket.share, Copy::kOut);
   }
@@ -271,7 +277,35 @@ void Shares::reduce_gradients(Exec& exec) {
 }
 
 void Shares::gather_values(Exec& exec) const {
-  for (const Bucket& bucket : buckets_) gather_bucket(exec, bucket);
+  for (const Bucket& bucket : buckets_) {
+    const Tensor all = pack_values(exec, bucket);
+    bucket.comm->all_gather(exec, all.row(bucket.comm->rank()), all);
+    unpack_values(exec, bucket, all);
+  }
+}
+
+void Shares::start_values(Exec& exec) {
+  values_started_ = values_here_ = 0;
+  start_more(exec);
+}
+
+void Shares::start_more(Exec& exec) {
+  constexpr size_t kAhead = 3;
+  for (; values_started_ < std::min(by_use_.size(), values_here_ + kAhead); ++values_started_) {
+    Bucket& bucket = buckets_[by_use_[values_started_]];
+    const Tensor all = pack_values(exec, bucket), mine = all.row(bucket.comm->rank());
+    bucket.gather.emplace(mine, all, bucket.comm->start_all_gather(exec, mine, all));
+  }
+}
+
+void Shares::await_values(Exec& exec, int64_t layer) {
+  for (; values_here_ < by_use_.size(); start_more(exec)) {
+    Bucket& bucket = buckets_[by_use_[values_here_]];
+    if (bucket.first_use > layer) return;
+    unpack_values(exec, bucket, bucket.gather->arrived());
+    bucket.gather.reset();
+    ++values_here_;
+  }
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include "parallel/mesh.h"
 #include "parallel/ownership.h"
 #include "parallel/scatter_in_flight.h"
+#include "parallel/under_way.h"
 
 namespace weft {
 
@@ -36,8 +37,13 @@ class Shares {
   // Gradients become sums over all ranks: in the rows this rank owns (sharded), or everywhere. The
   // same bits whether some were under way or not.
   void reduce_gradients(Exec& exec);
-  // Values of all rows, from the ranks that own them.
+  // Values of all rows, from the ranks that own them: at once,
   void gather_values(Exec& exec) const;
+  // or on their way while layers compute, in the order in which these use them and a few buckets at
+  // a time, lest those that are needed last hold up the first. Once started, await_values(layer)
+  // before every layer, first with -1 for what belongs to none, until all have come.
+  void start_values(Exec& exec);
+  void await_values(Exec& exec, int64_t layer);
 
  private:
   struct Bucket {
@@ -48,6 +54,8 @@ class Shares {
     std::set<int64_t> layers = {};  // whose weights it holds; empty: complete only at the end
     Tensor packed = {};             // of a sum under way
     std::optional<ScatterInFlight> scatter = {};
+    int64_t first_use = -1;  // the layer that needs its values before others do
+    std::optional<TensorUnderWay> gather = {};
   };
   struct Run {  // of gradients that follow each other in memory
     float* data;
@@ -67,10 +75,11 @@ class Shares {
   enum class Copy : uint8_t { kIn, kOut };
   void copy_rows(Exec& exec, const Bucket& bucket, Tensor Parameter::*part, const Tensor& packed,
                  int share, int64_t at, Copy direction) const;
-  void poke(Exec& exec) const;
   Tensor pack_gradients(Exec& exec, const Bucket& bucket) const;
   void reduce_bucket(Exec& exec, Bucket& bucket) const;
-  void gather_bucket(Exec& exec, const Bucket& bucket) const;
+  Tensor pack_values(Exec& exec, const Bucket& bucket) const;
+  void unpack_values(Exec& exec, const Bucket& bucket, const Tensor& all) const;
+  void start_more(Exec& exec);
 
   ParameterStore& store_;
   const Mesh& mesh_;
@@ -82,6 +91,8 @@ class Shares {
   std::vector<Bucket> buckets_;
   std::vector<Run> runs_;
   std::set<int64_t> done_;  // layers, in this step
+  std::vector<size_t> by_use_;               // buckets
+  size_t values_started_ = 0, values_here_ = 0;  // of those
 };
 
 }  // namespace weft

@@ -34,7 +34,7 @@ class Mixer {
 
   virtual Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                          SavedStack& saved) const = 0;
-  // dy f32 -> dx f32; adds into the weights' gradients.
+  // dy f32, or rounded to the compute type, -> dx f32; adds into the weights' gradients.
   virtual Tensor backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                           SavedStack& saved) const = 0;
 

@@ -25,7 +25,10 @@ Tensor Moe::forward(Exec& exec, const Tensor& x, StepContext& context, SavedStac
     y = forward_there(exec, x, routing, context, saved);
   } else {
     y = experts_.forward(exec, x, routing, saved);
-    if (shared_) kernels::add(exec, y, shared_->forward(exec, x, context.span_tokens, saved), y);
+    if (shared_) {
+      const Tensor hidden = shared_->enter(exec, x, context, saved);
+      kernels::add(exec, y, shared_->leave(exec, hidden), y);
+    }
   }
   saved.push(Saved{x, std::move(routing)});
   return y;
@@ -39,7 +42,7 @@ Tensor Moe::backward(Exec& exec, const Tensor& dy, const StepContext& context,
   if (expert_ranks_ * width_ranks_ > 1) {
     gradients = backward_there(exec, dy, routing, context, d_shared, saved);
   } else {
-    if (shared_) d_shared = shared_->backward(exec, dy, context.span_tokens, saved);
+    if (shared_) d_shared = shared_->backward(exec, dy, context, saved);
     gradients = experts_.backward(exec, dy, routing, saved);
   }
   const Tensor& dx = gradients.dx;
@@ -70,12 +73,17 @@ Tensor Moe::forward_there(Exec& exec, const Tensor& x, Routing& routing, StepCon
                           SavedStack& saved) const {
   Communicator& ranks = expert_ranks(context);
   const ExpertExchange& exchange = exchange_of(exec, routing, context);
-  RowsUnderWay there = start_dispatch(exec, ranks, exchange, x);
-  Tensor shared;
-  if (shared_) shared = shared_->forward(exec, x, context.span_tokens, saved);
+  TensorUnderWay there = start_dispatch(exec, ranks, exchange, x, context.overlap);
+  SavedStack kept = saved.inner();  // of the shared expert, whose backward is the first
+  Tensor hidden;
+  if (shared_) hidden = shared_->enter(exec, x, context, kept);
   const Tensor rows = experts_.forward(exec, there.arrived(), exchange, saved, compute_type_);
+  saved.append(std::move(kept));
+  TensorUnderWay back = start_return(exec, ranks, exchange, rows, context.overlap);
+  Tensor shared;
+  if (shared_) shared = shared_->leave(exec, hidden);
   const Tensor y = exec.empty({x.shape().rows(), hidden_});
-  combine_returned(exec, exchange, start_return(exec, ranks, exchange, rows).arrived(), y);
+  combine_returned(exec, exchange, back.arrived(), y);
   if (shared_) kernels::add(exec, y, shared, y);
   return y;
 }
@@ -85,13 +93,18 @@ Experts::Gradients Moe::backward_there(Exec& exec, const Tensor& dy, const Routi
                                        SavedStack& saved) const {
   Communicator& ranks = expert_ranks(context);
   const ExpertExchange& exchange = *routing.exchange;
-  const Tensor d_rows =
-      start_dispatch(exec, ranks, exchange, in_type(exec, dy, compute_type_)).arrived();
+  const Overlap overlap = context.overlap;
+  TensorUnderWay d_there =
+      start_dispatch(exec, ranks, exchange, in_type(exec, dy, compute_type_), overlap);
+  if (shared_) d_shared = shared_->backward(exec, dy, context, saved);
+  if (overlap == Overlap::kOn) saved.hold();
   const Experts::Gradients there =
-      experts_.backward(exec, d_rows, exchange, saved, compute_type_);
-  RowsUnderWay back = start_return(exec, ranks, exchange, there.dx);
-  const Tensor d_weight = return_weights(exec, ranks, exchange, there.d_weight);
-  if (shared_) d_shared = shared_->backward(exec, dy, context.span_tokens, saved);
+      experts_.backward(exec, d_there.arrived(), exchange, saved, compute_type_);
+  // Few bytes first: they would wait for all rows before them.
+  TensorUnderWay weights = start_return_weights(exec, ranks, exchange, there.d_weight, overlap);
+  TensorUnderWay back = start_return(exec, ranks, exchange, there.dx, overlap);
+  if (overlap == Overlap::kOn) saved.run_held(exec);
+  const Tensor d_weight = combine_weights(exec, exchange, weights.arrived());
   const Tensor dx = exec.empty({dy.shape().rows(), hidden_});
   combine_returned(exec, exchange, back.arrived(), dx);
   return {dx, d_weight};

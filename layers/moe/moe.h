@@ -19,8 +19,9 @@ struct MoeOptions {
 // beyond an expert's capacity, where there is one) and by the shared expert, if there is one.
 //
 // Where ranks share the experts (StepContext::expert_ranks), tokens travel to them and their outputs
-// back (parallel/expert_exchange.h), gradients likewise. The shared expert stands between the start
-// and the end of an exchange: of the way there in forward, of the way back in backward.
+// back (parallel/expert_exchange.h), gradients likewise, while this rank computes
+// (StepContext::overlap): the shared expert, in forward half of it on either way, in backward all of
+// it on the way there; on the way back what the experts' own weights need.
 class Moe final : public FeedForward {
  public:
   Moe(const Build& build, const MoeOptions& options);

@@ -19,29 +19,32 @@ SharedExpert::SharedExpert(const Build& build, int64_t width, SharedGate gate)
                                         .partial_over = {Axis::kTensor},
                                         .init = Init::normal(kInitDeviation),
                                         .f32 = true})),
-      tensor_ranks_(build.tensor_ranks) {}
+      tensor_ranks_(build.tensor_ranks),
+      compute_(build.compute) {}
 
-Tensor SharedExpert::forward(Exec& exec, const Tensor& x, int64_t span_tokens,
-                             SavedStack& saved) const {
-  const Tensor all = gather_tokens(exec, tensor_ranks_, x, span_tokens);
-  return scatter_tokens(exec, tensor_ranks_, forward_all(exec, all, saved));
-}
-
-Tensor SharedExpert::backward(Exec& exec, const Tensor& dy, int64_t span_tokens,
-                              SavedStack& saved) const {
-  const Tensor all = gather_tokens(exec, tensor_ranks_, dy, span_tokens);
-  return scatter_tokens(exec, tensor_ranks_, backward_all(exec, all, saved));
-}
-
-Tensor SharedExpert::forward_all(Exec& exec, const Tensor& x, SavedStack& saved) const {
-  if (!gate_) return mlp_.forward_scaled(exec, x, {}, saved);
+Tensor SharedExpert::enter(Exec& exec, const Tensor& mine, const StepContext& context,
+                           SavedStack& saved) const {
+  const Tensor x = gather_tokens(exec, tensor_ranks_, mine, context.span_tokens);
+  if (!gate_) return mlp_.enter(exec, x, {}, saved);
   const int64_t tokens = x.shape().rows();
   const Tensor logit = exec.empty({tokens, 1}), scale = exec.empty({tokens});
   kernels::gemm(exec, in_type(exec, x, DType::kF32), gate_->value, logit, {.b = Transpose::kYes});
   kernels::activation_forward(exec, Activation::kSigmoid, logit, scale);
-  const Tensor y = mlp_.forward_scaled(exec, x, scale, saved);
+  const Tensor hidden = mlp_.enter(exec, x, scale, saved);
   saved.push(Saved{x, logit});
-  return y;
+  return hidden;
+}
+
+Tensor SharedExpert::leave(Exec& exec, const Tensor& hidden) const {
+  return scatter_tokens(exec, tensor_ranks_, mlp_.leave(exec, hidden));
+}
+
+Tensor SharedExpert::backward(Exec& exec, const Tensor& dy, const StepContext& context,
+                              SavedStack& saved) const {
+  const Tensor all =
+      gather_tokens(exec, tensor_ranks_, in_type(exec, dy, compute_), context.span_tokens);
+  return scatter_gradient(exec, tensor_ranks_, context.overlap, saved,
+                          [&] { return backward_all(exec, all, saved); });
 }
 
 Tensor SharedExpert::backward_all(Exec& exec, const Tensor& dy, SavedStack& saved) const {

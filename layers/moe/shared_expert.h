@@ -14,12 +14,14 @@ class SharedExpert {
  public:
   SharedExpert(const Build& build, int64_t width, SharedGate gate);
 
-  // x, dy: this tensor rank's part of `span_tokens` tokens (layers/token_shards.h).
-  Tensor forward(Exec& exec, const Tensor& x, int64_t span_tokens, SavedStack& saved) const;
-  Tensor backward(Exec& exec, const Tensor& dy, int64_t span_tokens, SavedStack& saved) const;
+  // x, dy: this tensor rank's part of the span's tokens (layers/token_shards.h). Forward in halves: up to
+  // the hidden channels of all tokens of the span, and from there.
+  Tensor enter(Exec& exec, const Tensor& x, const StepContext& context, SavedStack& saved) const;
+  Tensor leave(Exec& exec, const Tensor& hidden) const;
+  Tensor backward(Exec& exec, const Tensor& dy, const StepContext& context,
+                  SavedStack& saved) const;
 
  private:
-  Tensor forward_all(Exec& exec, const Tensor& x, SavedStack& saved) const;
   Tensor backward_all(Exec& exec, const Tensor& dy, SavedStack& saved) const;
 
   struct Saved {
@@ -28,6 +30,7 @@ class SharedExpert {
   Mlp mlp_;
   Parameter* gate_;  // f32; null without a gate
   Communicator* tensor_ranks_;
+  DType compute_;
 };
 
 }  // namespace weft

@@ -38,6 +38,7 @@ struct Way {
   ExpertMode mode = ExpertMode::kGrouped;
   DType type = DType::kF32;
   Travel travel = Travel::kOncePerRank;
+  Overlap overlap = Overlap::kOn;
 };
 
 // What a pass leaves, whole. Gradients of weights by name, summed over ranks that see other tokens.
@@ -87,7 +88,8 @@ void run_part(const Case& c, const Way& way, Rig& rig, const Coordinates& here, 
   store.publish(rig.exec);
   const Tensor x = rig.normal("x", {c.all_tokens(), c.hidden}, 1.0, way.type),
                dy = rig.normal("dy", {c.all_tokens(), c.hidden});
-  StepContext context{.expert_ranks = ranks, .travel = way.travel};
+  StepContext context{
+      .expert_ranks = ranks, .travel = way.travel, .overlap = way.overlap};
   context.given[0] = chosen(c, rig, first, count);
   SavedStack saved;
   const Tensor y = moe.forward(rig.exec, x.row_range(first, count), context, saved);
@@ -185,6 +187,26 @@ TEST_P(ExpertRanks, ChangeNoBitOfAForwardPassWhenRowsTravelForEveryExpert) {
       run_alone(c, {mode, type}, one);
       run_spread(c, {mode, type, Travel::kOncePerExpert}, many);
       EXPECT_EQ(many.y, one.y) << static_cast<int>(mode);
+    }
+  }
+}
+
+// Rows that travel while the shared expert computes are the rows that are waited for.
+TEST_P(ExpertRanks, OverlapChangesNeitherBitsNorBytes) {
+  const Case& c = GetParam();
+  for (const DType type : kReals) {
+    for (const Travel travel : {Travel::kOncePerRank, Travel::kOncePerExpert}) {
+      Outcome on, off;
+      run_spread(c, {ExpertMode::kGrouped, type, travel, Overlap::kOn}, on);
+      run_spread(c, {ExpertMode::kGrouped, type, travel, Overlap::kOff}, off);
+      EXPECT_EQ(on.y, off.y);
+      EXPECT_EQ(on.dx, off.dx);
+      EXPECT_EQ(on.bytes, off.bytes);
+      // Sums over ranks are formed here, in the order of threads.
+      const double allowed = tolerance(DType::kF32, c.all_tokens() * c.active);
+      for (const auto& [name, gradient] : off.gradients) {
+        EXPECT_TRUE(Near(on.gradients[name], gradient, allowed)) << name;
+      }
     }
   }
 }
