@@ -23,7 +23,9 @@ void sum_over_replicas(Exec& exec, Communicator& ranks, int replicas, const Tens
 // itself and divides evenly is not copied.
 class Shares {
  public:
-  static constexpr int64_t kBucket = 4 << 20;  // elements over all sharers
+  // Elements over all sharers: few enough that the first sums and weights travel early, enough that
+  // their bytes cost more than a message does.
+  static constexpr int64_t kBucket = 1 << 20;
   Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucket_elements = kBucket);
 
   const Ownership& of(size_t parameter) const { return owned_[parameter]; }
