@@ -103,6 +103,14 @@ std::string listed(const std::vector<T>& values) {
   return out;
 }
 
+// "[1.5,2],[3]" of {{1.5, 2}, {3}}.
+template <class T>
+std::string listed(const std::vector<std::vector<T>>& lists) {
+  std::string out;
+  for (const auto& list : lists) out += fmt::format("{}[{}]", out.empty() ? "" : ",", listed(list));
+  return out;
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& m) {
@@ -121,13 +129,8 @@ std::string to_json(const StepMetrics& m) {
   out += fmt::format(R"(,"router_entropy":[{}],"dead_experts":[{}],"dropped_by_layer":[{}])",
                      listed(m.router_entropy), listed(m.dead_experts), listed(m.dropped_by_layer));
   out += fmt::format(R"(,"dropped":{},"skipped":{})", m.dropped, m.skipped);
-  if (!m.acp_pruned.empty()) {
-    std::string heads;
-    for (const auto& layer : m.acp_pruned) {
-      heads += fmt::format("{}[{}]", heads.empty() ? "" : ",", listed(layer));
-    }
-    out += fmt::format(R"(,"acp_pruned":[{}])", heads);
-  }
+  if (!m.expert_pairs.empty()) out += fmt::format(R"(,"expert_pairs":[{}])", listed(m.expert_pairs));
+  if (!m.acp_pruned.empty()) out += fmt::format(R"(,"acp_pruned":[{}])", listed(m.acp_pruned));
   if (!m.sources.empty()) {
     std::string all;
     for (const StepMetrics::Source& s : m.sources) {
@@ -162,6 +165,9 @@ void MetricsWriter::write(const StepMetrics& metrics) {
     throw Error("{}: cannot write: {}", path_, std::strerror(errno));
   }
   events_->scalars(metrics.step, scalars_of(metrics));
+  for (size_t i = 0; i < metrics.expert_pairs.size(); ++i) {
+    events_->histogram(metrics.step, fmt::format("expert_pairs/{:03}", i), metrics.expert_pairs[i]);
+  }
 }
 
 }  // namespace weft

@@ -32,6 +32,8 @@ struct StepMetrics {
   std::vector<int64_t> dead_experts = {};      // without any pair
   std::vector<int64_t> dropped_by_layer = {};  // pairs beyond an expert's capacity
   int64_t dropped = 0;                         // their sum
+  // By MoE layer and expert: pairs before any is dropped. Empty where they were not asked for.
+  std::vector<std::vector<int64_t>> expert_pairs = {};
   // By layer that prunes and head: the share of attention's blocks that was left out.
   std::vector<std::vector<double>> acp_pruned = {};
   bool skipped = false;                        // gradients were not finite

@@ -40,11 +40,14 @@ void append_varint(std::string& out, uint64_t value) {
 void append_key(std::string& out, int field, int wire) {
   append_varint(out, static_cast<uint64_t>(field << 3 | wire));
 }
-void append_double(std::string& out, int field, double value) {
+void append_bits(std::string& out, double value) {
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof bits);
-  append_key(out, field, 1);
   append_bytes(out, bits);
+}
+void append_double(std::string& out, int field, double value) {
+  append_key(out, field, 1);
+  append_bits(out, value);
 }
 void append_float(std::string& out, int field, float value) {
   uint32_t bits = 0;
@@ -112,6 +115,36 @@ std::string scalar_event(double wall_time, int64_t step,
   return event;
 }
 
+// HistogramProto: min 1, max 2, num 3, sum 4, sum_squares 5, bucket_limit 6 and bucket 7, packed.
+std::string histogram_event(double wall_time, int64_t step, std::string_view tag,
+                            const std::vector<int64_t>& counts) {
+  double number = 0, sum = 0, squares = 0;
+  std::string limits, buckets;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto count = static_cast<double>(counts[i]), middle = static_cast<double>(i) + 0.5;
+    number += count;
+    sum += count * middle;
+    squares += count * middle * middle;
+    append_bits(limits, static_cast<double>(i) + 1);
+    append_bits(buckets, count);
+  }
+  std::string histogram;
+  append_double(histogram, 1, 0);
+  append_double(histogram, 2, static_cast<double>(counts.size()));
+  append_double(histogram, 3, number);
+  append_double(histogram, 4, sum);
+  append_double(histogram, 5, squares);
+  append_string(histogram, 6, limits);
+  append_string(histogram, 7, buckets);
+  std::string entry, summary;  // Summary.Value: tag 1, histo 5
+  append_string(entry, 1, tag);
+  append_string(entry, 5, histogram);
+  append_string(summary, 1, entry);
+  std::string event = event_head(wall_time, step);
+  append_string(event, 5, summary);
+  return event;
+}
+
 EventWriter::EventWriter(const std::string& dir, int64_t first_step) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
@@ -132,6 +165,10 @@ EventWriter::EventWriter(const std::string& dir, int64_t first_step) {
 
 void EventWriter::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& tags) {
   put(scalar_event(now(), step, tags));
+}
+
+void EventWriter::histogram(int64_t step, std::string_view tag, const std::vector<int64_t>& counts) {
+  put(histogram_event(now(), step, tag, counts));
 }
 
 void EventWriter::put(std::string_view event) {

@@ -21,6 +21,10 @@ std::string tfrecord(std::string_view bytes);
 std::string scalar_event(double wall_time, int64_t step,
                          const std::vector<std::pair<std::string, double>>& tags);
 
+// A histogram with one bar per number from 0 on: `counts[i]` stands between i and i + 1.
+std::string histogram_event(double wall_time, int64_t step, std::string_view tag,
+                            const std::vector<int64_t>& counts);
+
 class EventWriter {
  public:
   // A new file in `dir` (made when missing). TensorBoard forgets what earlier files of the same
@@ -28,6 +32,7 @@ class EventWriter {
   EventWriter(const std::string& dir, int64_t first_step);
 
   void scalars(int64_t step, const std::vector<std::pair<std::string, double>>& tags);
+  void histogram(int64_t step, std::string_view tag, const std::vector<int64_t>& counts);
 
  private:
   struct Close {

@@ -26,6 +26,10 @@ void describe_experts(const std::vector<MoeReport>& step, StepMetrics& metrics) 
   }
 }
 
+void list_expert_pairs(const std::vector<MoeReport>& step, StepMetrics& metrics) {
+  for (const MoeReport& moe : step) metrics.expert_pairs.push_back(moe.counts);
+}
+
 void describe_pruning(const std::vector<PruningReport>& step, StepMetrics& metrics) {
   for (const PruningReport& report : step) {
     std::vector<double>& heads = metrics.acp_pruned.emplace_back();

@@ -9,6 +9,9 @@ namespace weft {
 // drops.
 void describe_experts(const std::vector<MoeReport>& step, StepMetrics& metrics);
 
+// The load of every expert, which is long: not for every step.
+void list_expert_pairs(const std::vector<MoeReport>& step, StepMetrics& metrics);
+
 // And about what pruning left out of forgetting attention.
 void describe_pruning(const std::vector<PruningReport>& step, StepMetrics& metrics);
 

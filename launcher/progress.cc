@@ -47,6 +47,15 @@ int terminal_columns(std::FILE* out) {
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+// What fits: columns, which stand two spaces apart, are left out before the last one.
+std::string narrowed(const std::string& text, size_t room) {
+  if (text.size() <= room) return text;
+  const size_t last = text.rfind("  ");
+  if (last == std::string::npos || text.size() - last > room) return text.substr(0, room);
+  const size_t left = room - (text.size() - last);
+  return text.substr(0, std::min(text.rfind("  ", left), left)) + text.substr(last);
+}
+
 }  // namespace
 
 std::string format_count(double count) {
@@ -107,7 +116,7 @@ void Progress::live(const std::string& text) {
   shown_ = true;
   // One column stays free: some terminals wrap when the last one is written.
   const size_t room = static_cast<size_t>(std::max(1, columns_ - 1));
-  fmt::print(out_, "\r{}\033[K", text.substr(0, room));
+  fmt::print(out_, "\r{}\033[K", narrowed(text, room));
   std::fflush(out_);
 }
 

@@ -24,7 +24,11 @@ RoutingTrace::RoutingTrace(const Config& config)
   const std::string& setting = config.run.routing_trace;
   if (setting.starts_with(kWrite)) write_path_ = setting.substr(std::string(kWrite).size());
   if (!setting.starts_with(kReplay)) return;
-  replayed_ = std::make_shared<SafetensorsFile>(setting.substr(std::string(kReplay).size()));
+  try {
+    replayed_ = std::make_shared<SafetensorsFile>(setting.substr(std::string(kReplay).size()));
+  } catch (const ConfigError& e) {
+    throw ConfigError("{}: run.routing_trace: {}", config.where("run.routing_trace"), e.what());
+  }
   check_file(config);
 }
 

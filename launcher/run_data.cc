@@ -9,11 +9,11 @@ namespace weft {
 namespace {
 
 std::shared_ptr<IndexedDataset> open_checked(const std::string& path, const Config& config,
-                                             RunData& data) {
+                                             const std::string& key, RunData& data) {
   if (!std::filesystem::exists(dataset_prefix(path) + ".idx")) {
-    throw ConfigError("{}: data names {}, but {}.idx does not exist; weft data build makes it from text "
+    throw ConfigError("{}: {} names {}, but {}.idx does not exist; weft data build makes it from text "
                       "(launcher/quickstart makes runs/quickstart/corpus)",
-                      config.where("data.train"), path, dataset_prefix(path));
+                      config.where(key), key, path, dataset_prefix(path));
   }
   auto dataset = std::make_shared<IndexedDataset>(path);
   dataset->check_tokens(config.model.vocab);
@@ -35,7 +35,8 @@ RunData open_data(const Config& config) {
   if (!data.tokenizer.empty()) data.hashes[data.tokenizer] = content_hash(data.tokenizer);
   std::vector<SamplerSource> train, valid;
   for (const DataSource& source : config.data.train) {
-    SamplerSource part{.data = open_checked(source.path, config, data), .weight = source.weight};
+    SamplerSource part{.data = open_checked(source.path, config, "data.train", data),
+                       .weight = source.weight};
     data.train_tokens += part.data->tokens();
     if (config.data.split > 0 && config.data.valid.empty()) {
       SamplerSource held = part;
@@ -46,14 +47,19 @@ RunData open_data(const Config& config) {
     train.push_back(part);
   }
   for (const DataSource& source : config.data.valid) {
-    valid.push_back({.data = open_checked(source.path, config, data), .weight = source.weight});
+    valid.push_back({.data = open_checked(source.path, config, "data.valid", data),
+                     .weight = source.weight});
   }
   const SamplerOptions options{.sequence = config.train.sequence,
                                .seed = static_cast<uint64_t>(config.train.seed),
                                .pack = config.data.pack};
-  data.train = std::make_unique<Sampler>(std::move(train), options);
-  if (!valid.empty() && config.data.eval_every > 0) {
-    data.valid = std::make_unique<Sampler>(std::move(valid), options);
+  try {
+    data.train = std::make_unique<Sampler>(std::move(train), options);
+    if (!valid.empty() && config.data.eval_every > 0) {
+      data.valid = std::make_unique<Sampler>(std::move(valid), options);
+    }
+  } catch (const ConfigError& e) {  // too short for one sample
+    throw ConfigError("{}: {}", config.where("train.sequence"), e.what());
   }
   return data;
 }

@@ -196,6 +196,7 @@ class TrainRun {
     const bool last = step_ == config_.train.steps;
     if (data_.valid && (last || due(config_.data.eval_every))) m.valid_loss = validate();
     if (first_) {
+      if (shown(m)) list_expert_pairs(result.moe, m);
       metrics_->write(m);
       show(m, waiting);
     }
@@ -227,10 +228,14 @@ class TrainRun {
                       .eta_seconds = seconds_ / static_cast<double>(steps_) * left,
                       .skipped = m.skipped};
     if (moe) report.expert_load = *std::max_element(m.expert_load.begin(), m.expert_load.end());
-    const bool kept = due(config_.train.log_every) || m.step == config_.train.steps || steps_ == 1;
-    if (kept) progress_.line(step_line(report));
+    if (shown(m)) progress_.line(step_line(report));
     else progress_.live(step_line(report));
     if (m.valid_loss) progress_.line(fmt::format("valid  loss {:.4f}  perplexity {:.2f}", *m.valid_loss, std::exp(*m.valid_loss)));
+  }
+
+  // Steps whose line stays on the screen; their metrics hold the load of every expert.
+  bool shown(const StepMetrics& m) const {
+    return due(config_.train.log_every) || m.step == config_.train.steps || steps_ == 1 || m.skipped;
   }
 
   // A step that was not finite changed nothing; say why, and give up when they do not stop.
@@ -246,8 +251,8 @@ class TrainRun {
     for (const MoeReport& moe : result.moe) {
       if (moe.bad_token >= 0) {
         const int64_t length = config_.train.sequence;
-        log_.warning("  first router logits that are not finite: layer {}, token {} of sample {}",
-                     moe.layer, moe.bad_token % length, first + moe.bad_token / length);
+        tell(fmt::format("skipped  router logits of layer {} are not finite, first at token {} of sample {}",
+                         moe.layer, moe.bad_token % length, first + moe.bad_token / length));
         break;
       }
     }
@@ -280,9 +285,11 @@ class TrainRun {
         "       {}   the model and all that a longer run needs\n"
         "       {}/metrics.jsonl   one line per step\n"
         "       {}/run.json        what produced it\n"
-        "       longer: the same command with train.steps={}",
+        "       longer: the same command with train.steps={}\n"
+        "       text:   weft generate --checkpoint {} --prompt TEXT\n"
+        "       export: weft convert export {} FOLDER   as a Hugging Face folder",
         steps_, first_loss_, last_loss_, format_count(tokens / seconds_), saves_.newest(), config_.run.dir,
-        config_.run.dir, config_.train.steps * 2));
+        config_.run.dir, config_.train.steps * 2, config_.run.dir, config_.run.dir));
   }
 
   Config config_;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include <gtest/gtest.h>
@@ -68,6 +69,9 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   EXPECT_EQ(json["dead_experts"], (std::vector<int64_t>{0, 3}));
   EXPECT_EQ(json["dropped_by_layer"], (std::vector<int64_t>{7, 2}));
   EXPECT_EQ(json["dropped"], 9);
+  EXPECT_FALSE(json.contains("expert_pairs"));
+  m.expert_pairs = {{3, 0, 5}, {8, 0, 0}};
+  EXPECT_EQ(nlohmann::json::parse(to_json(m))["expert_pairs"], nlohmann::json(m.expert_pairs));
   EXPECT_EQ(json["tokens"], m.tokens);
   EXPECT_EQ(json["sources"]["a\"b"]["epochs"], 1.5);
   EXPECT_EQ(json["sources"]["c"]["samples"], 10);
@@ -163,12 +167,10 @@ struct Wire {
   bool done() const { return at >= bytes.size(); }
 };
 
-TEST(TensorBoard, WritesRecordsThatReadBack) {
-  Folder folder("metrics_events");
-  {
-    MetricsWriter writer(folder.path.string(), 300);
-    writer.write({.step = 300, .loss = 2.5});
-  }
+// The events of one step, written into a folder of its own.
+std::vector<std::string> events_of(const StepMetrics& metrics, const char* folder_name) {
+  Folder folder(folder_name);
+  MetricsWriter(folder.path.string(), metrics.step).write(metrics);
   fs::path file;
   for (const auto& entry : fs::directory_iterator(folder.path / "tensorboard")) file = entry.path();
   EXPECT_TRUE(file.filename().string().starts_with("events.out.tfevents."));
@@ -182,6 +184,70 @@ TEST(TensorBoard, WritesRecordsThatReadBack) {
     events.push_back(records.take(length));
     EXPECT_EQ(records.raw<uint32_t>(), masked_crc32c(events.back()));
   }
+  return events;
+}
+
+// The values of an event's summary by tag: the bytes behind the tag.
+std::map<std::string, Wire> values_of(const std::string& bytes) {
+  Wire event{bytes};
+  event.varint(), event.raw<double>(), event.varint(), event.varint();  // wall_time, step
+  EXPECT_EQ(event.varint(), 5u << 3 | 2);                               // summary
+  Wire summary{event.take(event.varint())};
+  std::map<std::string, Wire> values;
+  while (!summary.done()) {
+    EXPECT_EQ(summary.varint(), 1u << 3 | 2);
+    Wire value{summary.take(summary.varint())};
+    EXPECT_EQ(value.varint(), 1u << 3 | 2);
+    const std::string tag = value.take(value.varint());
+    values.emplace(tag, Wire{value.take(value.bytes.size() - value.at)});
+  }
+  return values;
+}
+
+TEST(TensorBoard, HasEveryDiagnosticOfExpertsByLayer) {
+  const auto events = events_of({.step = 7,
+                                 .expert_load = {1.25, 2},
+                                 .expert_entropy = {2, 1.5},
+                                 .router_entropy = {0.5, 0.25},
+                                 .dead_experts = {0, 1},
+                                 .dropped_by_layer = {3, 4},
+                                 .dropped = 7,
+                                 .expert_pairs = {{3, 0, 5}, {8, 0, 0}}},
+                                "metrics_experts");
+  ASSERT_EQ(events.size(), 5u);  // version, session start, scalars, a histogram per layer
+  auto scalars = values_of(events[2]);
+  const std::vector<std::pair<std::string, float>> wanted = {
+      {"dropped", 7.0f},           {"expert_load/000", 1.25f},  {"expert_load/001", 2.0f},
+      {"expert_entropy/001", 1.5f}, {"router_entropy/000", 0.5f}, {"dead_experts/001", 1.0f},
+      {"dropped_by_layer/001", 4.0f}};
+  for (const auto& [tag, number] : wanted) {
+    ASSERT_TRUE(scalars.contains(tag)) << tag;
+    EXPECT_EQ(scalars.at(tag).varint(), 2u << 3 | 5) << tag;
+    EXPECT_EQ(scalars.at(tag).raw<float>(), number) << tag;
+  }
+
+  auto histograms = values_of(events[3]);
+  ASSERT_TRUE(histograms.contains("expert_pairs/000"));
+  Wire& value = histograms.at("expert_pairs/000");
+  EXPECT_EQ(value.varint(), 5u << 3 | 2);  // histo
+  Wire histogram{value.take(value.varint())};
+  // min, max, number, sum and sum of squares: 3 between 0 and 1, 5 between 2 and 3.
+  const double numbers[] = {0, 3, 8, 3 * 0.5 + 5 * 2.5, 3 * 0.25 + 5 * 6.25};
+  for (unsigned field = 1; field <= 5; ++field) {
+    EXPECT_EQ(histogram.varint(), field << 3 | 1);
+    EXPECT_EQ(histogram.raw<double>(), numbers[field - 1]) << field;
+  }
+  const double lists[2][3] = {{1, 2, 3}, {3, 0, 5}};  // right ends, counts
+  for (unsigned field = 6; field <= 7; ++field) {
+    EXPECT_EQ(histogram.varint(), field << 3 | 2);
+    EXPECT_EQ(histogram.varint(), 24u);
+    for (const double number : lists[field - 6]) EXPECT_EQ(histogram.raw<double>(), number);
+  }
+  EXPECT_TRUE(histogram.done());
+}
+
+TEST(TensorBoard, WritesRecordsThatReadBack) {
+  const auto events = events_of({.step = 300, .loss = 2.5}, "metrics_events");
   ASSERT_EQ(events.size(), 3u);  // version, session start, one step
   EXPECT_NE(events[0].find("brain.Event:2"), std::string::npos);
 

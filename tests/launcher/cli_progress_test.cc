@@ -107,11 +107,12 @@ TEST(StepLine, ShowsWhatIsNotFinite) {
   EXPECT_TRUE(step_line(r).ends_with("skipped")) << step_line(r);
 }
 
-std::string written(bool terminal) {
+std::string written(bool terminal, int columns = 12,
+                    const std::string& live = "a live line that is too long") {
   std::FILE* file = std::tmpfile();
   {
-    Progress progress(file, terminal, 12);
-    progress.live("a live line that is too long");
+    Progress progress(file, terminal, columns);
+    progress.live(live);
     progress.live("too soon to be shown");
     progress.line("stays");
   }
@@ -125,6 +126,19 @@ std::string written(bool terminal) {
 TEST(Progress, RewritesItsLiveLineOnATerminalOnly) {
   EXPECT_EQ(written(true), "\ra live line\033[K\r\033[Kstays\n");
   EXPECT_EQ(written(false), "stays\n");
+}
+
+TEST(Progress, LeavesOutColumnsBeforeTheLastWhereTheTerminalIsNarrow) {
+  const std::string line = "step 1/9  loss 3.1  lr 1e-3  eta 6m02s";
+  const auto shown = [&](int columns) {
+    const std::string text = written(true, columns, line);
+    return text.substr(1, text.find('\033') - 1);
+  };
+  EXPECT_EQ(shown(100), line);
+  EXPECT_EQ(shown(36), "step 1/9  loss 3.1  eta 6m02s");
+  EXPECT_EQ(shown(30), "step 1/9  loss 3.1  eta 6m02s");
+  EXPECT_EQ(shown(29), "step 1/9  eta 6m02s");
+  EXPECT_EQ(shown(6), "step ");
 }
 
 }  // namespace

@@ -254,7 +254,9 @@ TEST(RoutingTrace, RefusesAFileThatDoesNotFitBeforeTheFirstStep) {
   EXPECT_NE(refusal("train.global_batch=2").find("[92, 2]"), std::string::npos);
   EXPECT_NE(refusal("model.moe.active=3").find("model.moe.active"), std::string::npos);
   EXPECT_NE(refusal("model.moe.experts=5").find("to expert 5"), std::string::npos);
-  EXPECT_NE(refusal("run.routing_trace=replay:" + file + ".not").find(".not"), std::string::npos);
+  const std::string missing = refusal("run.routing_trace=replay:" + file + ".not");
+  EXPECT_NE(missing.find("command line: run.routing_trace"), std::string::npos) << missing;
+  EXPECT_NE(missing.find(".not"), std::string::npos) << missing;
 }
 
 TEST(ExpertMetrics, SayHowEvenTheLoadsAre) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "core/indexed_dataset.h"
 #include "core/rng.h"
@@ -65,6 +66,16 @@ TEST(Train, LearnsAndLeavesItsRecord) {
   for (const char* key : {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu",
                           "tokens", "peak_bytes", "comm_bytes", "expert_load", "dropped", "skipped"}) {
     EXPECT_TRUE(metrics.front().contains(key)) << key;
+  }
+  const json pairs = metrics.front()["expert_pairs"];  // by layer and expert: 2 of each of 8 x 128 tokens
+  ASSERT_EQ(pairs.size(), 2u);
+  for (const json& layer : pairs) {
+    const auto counts = layer.get<std::vector<int64_t>>();
+    EXPECT_EQ(counts.size(), 4u);
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), 2048);
+  }
+  for (const char* command : {"train.steps=50", "weft generate --checkpoint ", "weft convert export "}) {
+    EXPECT_NE(o.out.find(command), std::string::npos) << command;
   }
   const json record = json::parse(get_file(folder / "run/run.json"));
   EXPECT_EQ(record["data"].size(), 2u);  // .bin and .idx
@@ -139,7 +150,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"OutOfRange", {"optimizer.lr=-1"}, {"optimizer.lr", "-1"}},
         Mistake{"MissingFile", {"data.train=[\"/nowhere/corpus\"]"}, {"/nowhere/corpus"}},
         Mistake{"TokenBeyondVocabulary", {"model.vocab=80"}, {"corpus.bin", "80"}},
-        Mistake{"TooLittleData", {"train.sequence=100000"}, {"100001"}},
+        Mistake{"MissingValidation", {"data.valid=[\"/nowhere/held\"]"}, {"data.valid", "/nowhere/held"}},
+        Mistake{"TooLittleData", {"train.sequence=100000"}, {"command line", "100001", "nearest: train.sequence = 11999"}},
         Mistake{"TooManyTokens", {"train.global_batch=33554432"}, {"global_batch", "16777212"}},
         Mistake{"UnknownMixer", {"model.layer.L.mixer=retnett"}, {"retnett", "retnet"}},
         Mistake{"OptionOfAnotherMixer", {"model.layer.L.window=3"}, {"window"}},
@@ -164,6 +176,19 @@ TEST(Train, GivesUpAfterThreeStepsThatAreNotFinite) {
   EXPECT_EQ(o.code, 3);
   EXPECT_NE(o.err.find("not finite"), std::string::npos) << o.err;
   EXPECT_TRUE(metrics_of(folder).back()["skipped"].get<bool>());
+}
+
+TEST(Train, NamesTheLayerAndTokenOfRouterLogitsThatAreNotFinite) {
+  const ScratchFolder folder;
+  // Infinite weights after the first update; the lines of skipped steps are shown whatever log_every is.
+  const Outcome o = run_weft(tiny(make_corpus(folder), folder,
+                                  {"train.steps=50", "optimizer.lr=1e39", "optimizer.min_lr=1e38", "optimizer.clip=0",
+                                   "train.log_every=50"}));
+  EXPECT_EQ(o.code, 3);
+  const char* named = "router logits of layer 0 are not finite, first at token 0 of sample 8";
+  EXPECT_NE(o.out.find("step     2/50"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find(named), std::string::npos) << o.out;
+  EXPECT_NE(get_file(folder / "run/log.txt").find(named), std::string::npos);
 }
 
 // What the accounting says is what the process takes: within 10 %, above what it took before the model.
