@@ -133,6 +133,10 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
   f("tensor", c.tensor, "ranks that share each matrix: heads, channels and the vocabulary are cut over them", degree);
   f("pipe", c.pipe, "pipeline stages", degree);
   f("sequence", c.sequence, "ranks that share each sequence", degree);
+  f.choice("sequence_exchange", c.sequence_exchange, {"gather", "scan"},
+           "how states cross sequence ranks: \"gather\" tells all ranks every span's summary at once "
+           "(LASP-2), \"scan\" sends the running state from rank to rank: 1 / (sequence - 1) of the "
+           "bytes, one hop after the other; the bits are the same");
   f("expert", c.expert, "ranks that share the experts, over tensor x sequence x data ranks",
     degree);
   f("expert_tensor", c.expert_tensor, "ranks that share each expert's matrices", degree);
@@ -147,7 +151,8 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
   f("zero", c.zero, "1: optimizer states sharded over data ranks; 0: replicated", between(0, 1));
   f("overlap", c.overlap,
     "sums of gradients travel while the step's last backward goes on and new weights while the next forward does "
-    "(zero = 1), rows to experts and tensor ranks' sums while something is left to compute; the bits are the same");
+    "(zero = 1), rows to experts, tensor ranks' sums and states of sequence ranks while something is left to compute; "
+    "the bits are the same");
 }
 
 void fields(FieldVisitor& f, RunConfig& c) {

@@ -103,6 +103,7 @@ struct ParallelConfig {
   int tensor = 1;
   int pipe = 1;
   int sequence = 1;
+  std::string sequence_exchange = "gather";
   int expert = 1;
   int expert_tensor = 1;
   bool deduplicate = true;

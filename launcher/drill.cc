@@ -21,4 +21,10 @@ void fire_drill(int rank, int64_t step, const std::function<bool()>& asked) {
   while (text == here + ":hang") std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
+void fire_drill(int rank, int64_t step, const char* phase, int64_t layer) {
+  const char* const at = std::getenv("WEFT_FAIL_AT");
+  if (at == nullptr || fmt::format("{}:{}:{}:{}", rank, step, phase, layer) != at) return;
+  throw Error("a drill: WEFT_FAIL_AT={}", at);
+}
+
 }  // namespace weft

@@ -10,5 +10,7 @@ namespace weft {
 // "hang" stays there for ever, "slow" for five seconds, "asked" until `asked` says that somebody wants
 // the run to stop, "stopped" halts the whole process.
 void fire_drill(int rank, int64_t step, const std::function<bool()>& asked);
+// RANK:STEP:forward:LAYER and RANK:STEP:backward:LAYER fail in the middle of a step.
+void fire_drill(int rank, int64_t step, const char* phase, int64_t layer);
 
 }  // namespace weft

@@ -43,7 +43,8 @@ MicroBatch micro_batch_of(Exec& exec, const Batch& batch, const BatchRows& rows,
     out.tokens = batch.tokens.slice(begin, count);
     out.targets = batch.targets.slice(begin, count);
   } else {
-    out.sequence = make_sequence(exec, std::move(documents), rows.count, ranks.sequence);
+    out.sequence = make_sequence(exec, std::move(documents), rows.count, ranks.sequence,
+                                 ranks.travel);
     const Sequence::Span span = out.sequence.spans[static_cast<size_t>(ranks.sequence.rank())];
     for (int64_t row = 0; row < rows.count; ++row) {
       out.runs.push_back({begin + row * rows.length + span.begin, span.end - span.begin});

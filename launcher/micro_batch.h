@@ -25,6 +25,7 @@ struct BatchRows {
 struct TokenRanks {
   Communicator& sequence;
   Communicator& tensor;
+  SpanTravel travel = {};  // between sequence ranks
 };
 MicroBatch micro_batch_of(Exec& exec, const Batch& batch, const BatchRows& rows,
                           const TokenRanks& ranks);

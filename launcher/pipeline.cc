@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "launcher/drill.h"
 #include "launcher/micro_batch.h"
 #include "launcher/step_reports.h"
 
@@ -29,6 +30,11 @@ std::vector<ModelStage> make_stages(const Config& config, const ParallelConfig& 
                         store, ModelStage::Part{layers.begin, layers.end}, tensor_ranks);
   }
   return stages;
+}
+
+SpanTravel travel_of(const ParallelConfig& parallel, const Overlaps& overlaps) {
+  return {parallel.sequence_exchange == "scan" ? SpanExchange::kScan : SpanExchange::kGather,
+          overlaps.rows};
 }
 
 // What the layers are told of the ranks around this one, for a micro-batch of `rows` sequences.
@@ -166,7 +172,8 @@ class PipelineRun {
                   count = std::min(train.micro_batch, rows_ - first);
     f.rows = count;
     f.micro = micro_batch_of(exec_, batch_.batch, {first, count, train.sequence},
-                             {mesh_.over({Axis::kSequence}), mesh_.over({Axis::kTensor})});
+                             {mesh_.over({Axis::kSequence}), mesh_.over({Axis::kTensor}),
+                              travel_of(config_.parallel, overlaps_)});
     f.passage.context = context_of(
         mesh_, config_.parallel, overlaps_.rows ? Overlap::kOn : Overlap::kOff, f.micro, count);
     f.passage.context.aux_scale = static_cast<float>(share(count));
@@ -216,10 +223,17 @@ class PipelineRun {
                            a.micro_batch + 1 == micro_batches();
     Tensor dx = stage.begin_backward(exec_, f.d_leaving, f.passage);
     for (int64_t layer = stage.part().end - 1; layer >= stage.part().begin; --layer) {
+      enter("backward", layer);
       dx = stage.backward_block(exec_, work(f), layer, dx, f.passage);
       if (completes) optimizer_->layer_done(exec_, layer);
     }
     f.d_entering = stage.end_backward(exec_, dx, f.passage);
+  }
+
+  // Where this rank is, for whoever asks, and for drills.
+  void enter(const char* phase, int64_t layer) {
+    activity_.at(phase, layer);
+    if (trace_ != nullptr) fire_drill(mesh_.rank(), batch_.step + 1, phase, layer);
   }
 
   void await_weights(int64_t layer) {
@@ -233,6 +247,7 @@ class PipelineRun {
     await_weights(-1);
     Tensor x = stage.begin_forward(exec_, work(f), f.entering, f.passage);
     for (int64_t layer = stage.part().begin; layer < stage.part().end; ++layer) {
+      enter("forward", layer);
       await_weights(layer);
       x = stage.forward_block(exec_, work(f), layer, x, f.passage);
     }

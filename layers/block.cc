@@ -62,15 +62,30 @@ Tensor Block::mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, S
   return middle;
 }
 
+// Gradients of weights wait until the mixer's states are on their way to the other sequence ranks
+// (with tensor ranks they wait anyway, see scatter_gradient).
+Tensor Block::mixer_backward(Exec& exec, const Tensor& dy, const MixerContext& context,
+                             SavedStack& saved) const {
+  const Sequence& sequence = context.sequence;
+  const bool waiting = tensor_ranks_ != nullptr && tensor_ranks_->size() > 1;
+  if (waiting || !sequence.is_split() || !sequence.travel.overlap) {
+    return mixer_->backward(exec, dy, context, saved);
+  }
+  saved.hold();
+  const Tensor dx = mixer_->backward(exec, dy, context, saved);
+  saved.run_held(exec);
+  return dx;
+}
+
 Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,
                            SavedStack& saved) const {
   const Tensor d_mixed = times(exec, d_middle, residuals_.mixer.branch);
   // Rounded before they travel: a mixer's last product takes them so.
   const Tensor all = gather_tokens(exec, tensor_ranks_, in_type(exec, d_mixed, norm1_.result_type()),
                                    context.sequence.tokens());
-  const Tensor d_normed = scatter_gradient(
-      exec, tensor_ranks_, context.step->overlap, saved,
-      [&] { return mixer_->backward(exec, all, context, saved); });
+  const Tensor d_normed =
+      scatter_gradient(exec, tensor_ranks_, context.step->overlap, saved,
+                       [&] { return mixer_backward(exec, all, context, saved); });
   return join_backward(exec, residuals_.mixer, norm1_, d_middle, d_normed, saved);
 }
 

@@ -54,6 +54,8 @@ class Block {
   Tensor mix(Exec& exec, const Tensor& x, const MixerContext& context, SavedStack& saved) const;
   Tensor mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
                    SavedStack& saved) const;
+  Tensor mixer_backward(Exec& exec, const Tensor& dy, const MixerContext& context,
+                        SavedStack& saved) const;
   Tensor mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,
                       SavedStack& saved) const;
   Tensor feed(Exec& exec, const Tensor& middle, StepContext& context, SavedStack& saved) const;

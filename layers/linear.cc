@@ -41,7 +41,9 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
                         .weight_decay = options.weight_decay}));
     out_ += weights_.back()->shape[0];
   }
+  if (build.store.here()[Axis::kSequence].size > 1) apart_ = static_cast<size_t>(options.apart);
   if (options.bias == Bias::kNo) return;
+  WEFT_CHECK(apart_ == 0, "parts with a bias do not stand apart: {}", parts[0].name);
   for (const Part& part : parts) {
     const Cut cut = options.cut == Cut::kRows ? Cut::kRows : Cut::kNone;
     biases_.push_back(&build.declare({.name = build.scope + part.name + ".bias",
@@ -61,31 +63,57 @@ void Linear::refresh(Exec& exec) const {
   packed_version_ = version;
   forward_.clear();
   backward_.clear();
-  const auto pack = [&](ConstView w) {
-    forward_.emplace_back(exec, w, Transpose::kYes);
-    backward_.emplace_back(exec, w, Transpose::kNo);
-  };
+  const auto together = weights_.end() - static_cast<std::ptrdiff_t>(apart_);
   if (parts_touch(weights_)) {
-    pack(joined_values(weights_));
+    const auto pack = [&](auto begin, auto end) {
+      if (begin != end) forward_.emplace_back(exec, joined_values({begin, end}), Transpose::kYes);
+    };
+    pack(weights_.begin(), together);
+    apart_from_ = forward_.size();
+    pack(together, weights_.end());
+    backward_.emplace_back(exec, joined_values(weights_), Transpose::kNo);
   } else {
-    for (const Parameter* w : weights_) pack(w->value);
+    apart_from_ = weights_.size() - apart_;
+    for (const Parameter* w : weights_) {
+      forward_.emplace_back(exec, w->value, Transpose::kYes);
+      backward_.emplace_back(exec, w->value, Transpose::kNo);
+    }
   }
 }
 
-Tensor Linear::forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const {
-  refresh(exec);
-  const Tensor y = exec.empty({x.shape().rows(), out_}, y_type);
+void Linear::multiply(Exec& exec, const Tensor& x, const Tensor& y, size_t begin,
+                      size_t end) const {
   int64_t column = 0;
-  for (const kernels::PackedMatrices& w : forward_) {
-    kernels::gemm(exec, x, w, y.view().columns(column, w.n()));
-    column += w.n();
+  for (size_t i = 0; i < end; ++i) {
+    if (i >= begin) kernels::gemm(exec, x, forward_[i], y.view().columns(column, forward_[i].n()));
+    column += forward_[i].n();
   }
-  column = 0;
+}
+
+void Linear::add_biases(Exec& exec, const Tensor& y) const {
+  int64_t column = 0;
   for (const Parameter* bias : biases_) {
     kernels::add_bias(exec, bias->value, y.view().columns(column, bias->shape[0]));
     column += bias->shape[0];
   }
+}
+
+Tensor Linear::begin_forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const {
+  refresh(exec);
+  const Tensor y = exec.empty({x.shape().rows(), out_}, y_type);
+  multiply(exec, x, y, 0, apart_from_);
+  if (apart_ == 0) add_biases(exec, y);
   saved.push(Saved{x});
+  return y;
+}
+
+void Linear::finish_forward(Exec& exec, const Tensor& x, const Tensor& y) const {
+  multiply(exec, x, y, apart_from_, forward_.size());
+}
+
+Tensor Linear::forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const {
+  const Tensor y = begin_forward(exec, x, y_type, saved);
+  finish_forward(exec, x, y);
   return y;
 }
 

@@ -34,7 +34,8 @@ Sequence make_sequence(Exec& exec, std::vector<int32_t> documents,
   return sequence;
 }
 
-Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Communicator& ranks) {
+Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
+                       const SpanTravel& travel) {
   check_offsets(whole);
   const int64_t length = whole.back() / rows, size = ranks.size();
   WEFT_CHECK(length * rows == whole.back(), "{} tokens are not {} rows of equal length",
@@ -64,6 +65,7 @@ Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Com
   }
   Sequence sequence = make_sequence(exec, std::move(documents), starts);
   sequence.ranks = &ranks;
+  sequence.travel = travel;
   sequence.chains = std::move(chains);
   sequence.spans = std::move(spans);
   sequence.whole = std::move(whole);

@@ -63,6 +63,7 @@ struct Sequence {
     int64_t begin = 0, end = 0;
   };
   Communicator* ranks = nullptr;    // null: every document is whole here
+  SpanTravel travel = {};           // how states reach them
   std::vector<Chain> chains = {};   // one per row of the batch
   std::vector<Span> spans = {};     // by rank
   std::vector<int32_t> whole = {};  // offsets of the documents of the whole batch
@@ -84,7 +85,8 @@ Sequence make_sequence(Exec& exec, std::vector<int32_t> documents,
 
 // What this rank holds of a batch of `rows` rows of equal length, cut into documents at `whole`.
 // Spans differ by at most one token.
-Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Communicator& ranks);
+Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
+                       const SpanTravel& travel = {});
 
 // The offsets of the documents in tokens [begin, end) of a batch, counted from `begin`. Both ends
 // must be document borders.

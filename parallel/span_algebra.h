@@ -23,6 +23,16 @@ enum class Exchange : uint8_t {
   kRing,    // none exists (a state enters a nonlinear rule): the state goes from rank to rank
 };
 
+// How the states of rules with a summary cross ranks; the bits are the same.
+enum class SpanExchange : uint8_t {
+  kGather,  // all ranks learn all summaries, and each folds what it needs: LASP-2
+  kScan,    // the running state goes from rank to rank, each applies its own summary to it
+};
+struct SpanTravel {
+  SpanExchange exchange = SpanExchange::kGather;
+  bool overlap = false;  // what does not need the state may be computed while it travels
+};
+
 // The half of a recurrence that sequence parallelism needs. Laws, checked for every mixer:
 //   apply(summarize(x), s) is the state that leaves x when s enters
 //   apply(combine(a, b), s) == apply(b, apply(a, s)),  combine is associative

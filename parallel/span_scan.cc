@@ -29,19 +29,6 @@ State unpack(Exec& exec, const State& like, const float*& from) {
   return state;
 }
 
-// One all-gather of everything in `mine`; the result by rank.
-std::vector<State> gather(Exec& exec, Communicator& ranks, const State& mine) {
-  const int64_t size = elements_of(mine);
-  const Tensor packed = exec.scratch({size}), all = exec.scratch({ranks.size(), size});
-  float* to = packed.data<float>();
-  pack(mine, to);
-  ranks.all_gather(exec, packed, all);
-  std::vector<State> states;
-  const float* from = all.data<float>();
-  for (int r = 0; r < ranks.size(); ++r) states.push_back(unpack(exec, mine, from));
-  return states;
-}
-
 // Sequence c of every tensor times factor[c], or the value at the start of a document for factor 0.
 State pass(Exec& exec, const Tensor& factor, const State& state, const State* otherwise) {
   State out;
@@ -76,57 +63,142 @@ State sum(Exec& exec, const State& a, const State& b) {
   return out;
 }
 
+// What leaves a span that `entering` enters; chains in which a document starts take nothing along.
+State after(Exec& exec, const SpanAlgebra& algebra, const Summary& span, const Tensor& passes,
+            const State& entering) {
+  const State start = algebra.start(exec, passes.elements());
+  return algebra.apply(exec, span, pass(exec, passes, entering, &start));
+}
+
+// The gradient of the state that enters a span: what comes through it from behind, and its own.
+State before(Exec& exec, const SpanAlgebra& algebra, const Summary& span, const Tensor& passes,
+             const State& entering, const State& d_leaving, const State& own) {
+  const State start = algebra.start(exec, passes.elements());
+  const State through =
+      algebra.apply_adjoint(exec, span, pass(exec, passes, entering, &start), d_leaving);
+  return sum(exec, pass(exec, passes, through, nullptr), own);
+}
+
 // States entering the spans of ranks 0 .. last.
-std::vector<State> prefixes(Exec& exec, const SpanAlgebra& algebra, const GatheredSpans& gathered,
+std::vector<State> prefixes(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known,
                             int last) {
-  const int64_t chains = gathered.passes[0].elements();
-  const State start = algebra.start(exec, chains);
-  std::vector<State> entering = {start};
-  for (int r = 0; r < last; ++r) {
-    const auto i = static_cast<size_t>(r);
-    const State passing = pass(exec, gathered.passes[i], entering.back(), &start);
-    entering.push_back(algebra.apply(exec, gathered.spans[i], passing));
+  std::vector<State> entering = {algebra.start(exec, known.passes[0].elements())};
+  for (size_t r = 0; r < static_cast<size_t>(last); ++r) {
+    entering.push_back(after(exec, algebra, known.spans[r], known.passes[r], entering.back()));
   }
   return entering;
 }
 
+State zeros_like(Exec& exec, const State& like) {
+  State zeros;
+  for (const Tensor& t : like) zeros.push_back(exec.zeros(t.shape()));
+  return zeros;
+}
+
+State all_of(const Summary& summary, const Tensor& passes) {
+  State all = summary.transition;
+  all.insert(all.end(), summary.update.begin(), summary.update.end());
+  all.push_back(passes);
+  return all;
+}
+
 }  // namespace
 
-GatheredSpans gather_spans(Exec& exec, Communicator& ranks, const Summary& mine,
-                           const Tensor& passes) {
-  State all = mine.transition;
-  all.insert(all.end(), mine.update.begin(), mine.update.end());
-  all.push_back(passes);
-  GatheredSpans gathered;
-  const auto cut = static_cast<std::ptrdiff_t>(mine.transition.size());
-  for (State& rank : gather(exec, ranks, all)) {
-    gathered.passes.push_back(rank.back());
-    rank.pop_back();
-    gathered.spans.push_back(
-        {State(rank.begin(), rank.begin() + cut), State(rank.begin() + cut, rank.end())});
+GatheredStates::GatheredStates(Exec& exec, Communicator& ranks, const State& mine,
+                               const SpanTravel& travel)
+    : like_(mine),
+      packed_(exec.scratch({elements_of(mine)})),
+      all_(exec.scratch({ranks.size(), elements_of(mine)})) {
+  float* to = packed_.data<float>();
+  pack(mine, to);
+  if (travel.overlap) {
+    pending_ = ranks.start_all_gather(exec, packed_, all_);
+  } else {
+    ranks.all_gather(exec, packed_, all_);
   }
-  return gathered;
 }
 
-State entering_state(Exec& exec, int rank, const SpanAlgebra& algebra,
-                     const GatheredSpans& gathered) {
-  return prefixes(exec, algebra, gathered, rank).back();
+std::vector<State> GatheredStates::wait(Exec& exec) {
+  if (pending_) pending_->wait();
+  pending_.reset();
+  std::vector<State> states;
+  const float* from = all_.data<float>();
+  for (int64_t r = 0; r < all_.shape()[0]; ++r) states.push_back(unpack(exec, like_, from));
+  return states;
 }
 
-State leaving_gradient(Exec& exec, Communicator& ranks, const SpanAlgebra& algebra,
-                       const GatheredSpans& gathered, const State& mine) {
-  const std::vector<State> own = gather(exec, ranks, mine);
-  const std::vector<State> entering = prefixes(exec, algebra, gathered, ranks.size() - 1);
-  const State start = algebra.start(exec, gathered.passes[0].elements());
-  State d;  // of the state that leaves rank r
-  for (const Tensor& t : mine) d.push_back(exec.zeros(t.shape()));
-  for (int r = ranks.size() - 1; r > ranks.rank(); --r) {
-    const auto i = static_cast<size_t>(r);
-    const State passing = pass(exec, gathered.passes[i], entering[i], &start);
-    const State through = algebra.apply_adjoint(exec, gathered.spans[i], passing, d);
-    d = sum(exec, pass(exec, gathered.passes[i], through, nullptr), own[i]);
+SentState::SentState(Exec& exec, Communicator& ranks, const State& state, int to,
+                     const SpanTravel& travel)
+    : packed_(exec.scratch({elements_of(state)})) {
+  float* data = packed_.data<float>();
+  pack(state, data);
+  const Transfer transfer{Transfer::Kind::kSend, to, packed_};
+  if (travel.overlap) {
+    pending_ = ranks.start(exec, {&transfer, 1});
+  } else {
+    ranks.transfer(exec, {&transfer, 1});
+  }
+}
+
+Entrance::Entrance(Exec& exec, Communicator& ranks, const Summary& mine, const Tensor& passes,
+                   const SpanTravel& travel)
+    : ranks_(ranks), travel_(travel), mine_(mine), passes_(passes) {
+  if (travel.exchange == SpanExchange::kScan) return;
+  gathered_.emplace(exec, ranks, all_of(mine, passes), travel);
+}
+
+State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known) {
+  if (gathered_) {
+    const auto cut = static_cast<std::ptrdiff_t>(mine_.transition.size());
+    for (State& rank : gathered_->wait(exec)) {
+      known.passes.push_back(rank.back());
+      rank.pop_back();
+      known.spans.push_back(
+          {State(rank.begin(), rank.begin() + cut), State(rank.begin() + cut, rank.end())});
+    }
+    return prefixes(exec, algebra, known, ranks_.rank()).back();
+  }
+  State entering = algebra.start(exec, passes_.elements());
+  if (ranks_.rank() > 0) entering = receive_state(exec, ranks_, entering, ranks_.rank() - 1);
+  if (ranks_.rank() + 1 < ranks_.size()) {
+    sent_.emplace(exec, ranks_, after(exec, algebra, mine_, passes_, entering), ranks_.rank() + 1,
+                  travel_);
+  }
+  known = {{mine_}, {passes_}, entering};
+  return entering;
+}
+
+void Entrance::finish() {
+  if (sent_) sent_->finish();
+}
+
+Departure::Departure(Exec& exec, Communicator& ranks, const State& mine, const SpanTravel& travel)
+    : ranks_(ranks), travel_(travel), mine_(mine) {
+  if (travel.exchange == SpanExchange::kGather) gathered_.emplace(exec, ranks, mine, travel);
+}
+
+State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known) {
+  State d = zeros_like(exec, mine_);  // of the state that leaves rank r
+  if (gathered_) {
+    const std::vector<State> own = gathered_->wait(exec);
+    const std::vector<State> entering = prefixes(exec, algebra, known, ranks_.size() - 1);
+    for (int r = ranks_.size() - 1; r > ranks_.rank(); --r) {
+      const auto i = static_cast<size_t>(r);
+      d = before(exec, algebra, known.spans[i], known.passes[i], entering[i], d, own[i]);
+    }
+    return d;
+  }
+  if (ranks_.rank() + 1 < ranks_.size()) d = receive_state(exec, ranks_, d, ranks_.rank() + 1);
+  if (ranks_.rank() > 0) {
+    sent_.emplace(exec, ranks_,
+                  before(exec, algebra, known.spans[0], known.passes[0], known.entering, d, mine_),
+                  ranks_.rank() - 1, travel_);
   }
   return d;
+}
+
+void Departure::finish() {
+  if (sent_) sent_->finish();
 }
 
 State receive_state(Exec& exec, Communicator& ranks, const State& like, int from) {
@@ -138,11 +210,7 @@ State receive_state(Exec& exec, Communicator& ranks, const State& like, int from
 }
 
 void send_state(Exec& exec, Communicator& ranks, const State& state, int to) {
-  const Tensor packed = exec.scratch({elements_of(state)});
-  float* data = packed.data<float>();
-  pack(state, data);
-  const Transfer transfer{Transfer::Kind::kSend, to, packed};
-  ranks.transfer(exec, {&transfer, 1});
+  SentState(exec, ranks, state, to, {});
 }
 
 }  // namespace weft

@@ -54,6 +54,7 @@ MemoryRows rows_of_memories(Exec& exec, const Sequence& tokens, const Tensor& in
   MemoryRows rows{.order = kernels::order_by_expert(exec, index, memories), .sequence = {}};
   Sequence& own = rows.sequence;
   own.ranks = tokens.ranks;
+  own.travel = tokens.travel;
   own.records = tokens.records;
   own.profile = tokens.profile;
   own.documents = {0};

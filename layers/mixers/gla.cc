@@ -53,7 +53,8 @@ class Gla final : public Mixer {
         h_(o.heads),
         compute_(build.compute),
         hidden_(build.hidden),
-        project_(build, parts_of(o), build.hidden, {.cut = Linear::Cut::kRows}),
+        project_(build, parts_of(o), build.hidden,
+                 {.cut = Linear::Cut::kRows, .apart = o.output_gate ? 1 : 0}),
         gate_down_(build, {{"gk_proj.0", o.gate_rank}}, build.hidden,
                    {.init = gate_init(build.hidden, o.gate_rank), .partial_over = {Axis::kTensor}}),
         gate_up_(build, {h_.kv_part("gk_proj.1", h_.dk)}, o.gate_rank,
@@ -75,12 +76,13 @@ class Gla final : public Mixer {
     const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     const Tensor low = gate_down_.forward(exec, x, compute_, saved);
     f.gate = gate_up_.forward(exec, low, DType::kF32, saved);
     f.log_decay = exec.empty(f.gate.shape());
     kernels::decay_gate_forward(exec, decay_gate(), f.gate, f.log_decay);
-    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
+    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
+                                [&] { project_.finish_forward(exec, x, f.projected); });
     f.inv_rms = exec.empty({tokens, h_.heads});
     const Tensor y = exec.empty(f.out.shape(), compute_);
     kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,

@@ -22,7 +22,8 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
       widths_{rule_.heads.heads * rule_.heads.dk, rule_.heads.kv_heads * rule_.heads.dk,
               rule_.heads.kv_heads * rule_.heads.dv,
               rule_.output_gate ? rule_.heads.heads * rule_.heads.dv : 0},
-      project_(build, parts_of(rule_), build.hidden, {.cut = Linear::Cut::kRows}),
+      project_(build, parts_of(rule_), build.hidden,
+               {.cut = Linear::Cut::kRows, .apart = rule_.output_gate ? 1 : 0}),
       recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
       norm_(build.declare(
           {.name = build.scope + "o_norm.weight",
@@ -77,7 +78,7 @@ Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& con
   const Sequence& sequence = context.sequence;
   const int64_t tokens = sequence.tokens();
   Saved f;
-  f.projected = project_.forward(exec, x, compute_, saved);
+  f.projected = project_.begin_forward(exec, x, compute_, saved);
   if (rule_.rope) rotate(exec, sequence, f.projected, kernels::Rope::Direction::kForward);
   if (rule_.feature_map != kernels::Activation::kIdentity) {
     const int64_t width = mapped_width();
@@ -85,7 +86,8 @@ Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& con
     kernels::activation_forward(exec, rule_.feature_map, f.projected.view().columns(0, width),
                                 f.mapped);
   }
-  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
+  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
+                              [&] { project_.finish_forward(exec, x, f.projected); });
   f.inv_rms = exec.empty({tokens, head_norm().heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,

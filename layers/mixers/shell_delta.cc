@@ -53,7 +53,8 @@ DeltaShell::DeltaShell(const MixerBuild& build, const DeltaRule& rule)
       hidden_(build.hidden),
       widths_{rule.heads * rule.dk, rule.heads * rule.dk, rule.value_heads * rule.dv,
               rule.output_gate ? rule.value_heads * rule.dv : 0},
-      project_(build, parts_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
+      project_(build, parts_of(rule), build.hidden,
+               {.cut = Linear::Cut::kRows, .apart = rule.output_gate ? 1 : 0}),
       project_gates_(build, gates_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
       convs_(convs_of(build, rule)),
       a_log_(head_vector(build, rule, "A_log", Init::log_of_uniform(0.0, 16.0))),
@@ -153,11 +154,12 @@ Tensor DeltaShell::forward(Exec& exec, const Tensor& x, const MixerContext& cont
                            SavedStack& saved) const {
   const Sequence& sequence = context.sequence;
   Saved f;
-  f.projected = project_.forward(exec, x, compute_, saved);
+  f.projected = project_.begin_forward(exec, x, compute_, saved);
   f.gates = project_gates_.forward(exec, x, DType::kF32, saved);
   mix_channels(exec, context, f, saved);
   open_gates(exec, f);
-  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
+  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
+                              [&] { project_.finish_forward(exec, x, f.projected); });
   f.inv_rms = exec.empty({sequence.tokens(), rule_.value_heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,

@@ -44,7 +44,8 @@ DescentShell::DescentShell(const MixerBuild& build, const DescentRule& rule)
     : rule_(rule),
       compute_(build.compute),
       hidden_(build.hidden),
-      project_(build, parts_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
+      project_(build, parts_of(rule), build.hidden,
+               {.cut = Linear::Cut::kRows, .apart = rule.output_gate ? 1 : 0}),
       project_gates_(build, gates_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
       biases_(biases_of(build, rule)),
       recurrence_({.heads = rule.heads,
@@ -99,7 +100,7 @@ Tensor DescentShell::forward(Exec& exec, const Tensor& x, const MixerContext& co
                              SavedStack& saved) const {
   const Sequence& sequence = context.sequence;
   Saved f;
-  f.projected = project_.forward(exec, x, compute_, saved);
+  f.projected = project_.begin_forward(exec, x, compute_, saved);
   open_gates(exec, x, f, saved);
   // Descent feeds what it reads back into what it writes: its keys are not rounded once more.
   f.qk = exec.empty({sequence.tokens(), qk_width()}, delta_ ? compute_ : DType::kF32);
@@ -108,8 +109,10 @@ Tensor DescentShell::forward(Exec& exec, const Tensor& x, const MixerContext& co
                            f.inv_norm);
   const MomentumInputs in = inputs(f);
   State* state = context.part(kRecurrence);
-  f.out = delta_ ? delta_->forward(exec, {in.q, in.k, in.v, in.theta, {}}, sequence, state, saved)
-                 : recurrence_.forward(exec, in, sequence, state, saved);
+  const auto gates = [&] { project_.finish_forward(exec, x, f.projected); };
+  f.out = delta_ ? delta_->forward(exec, {in.q, in.k, in.v, in.theta, {}}, sequence, state, saved,
+                                   gates)
+                 : recurrence_.forward(exec, in, sequence, state, saved, gates);
   f.inv_rms = exec.empty({sequence.tokens(), rule_.heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "core/saved.h"
@@ -21,15 +23,20 @@ class Recurrence : public SpanAlgebra {
   using Inputs = In;
   using Gradients = Grad;
 
+  // Work of the caller that needs nothing of the recurrence: done while states travel between
+  // sequence ranks.
+  using Meanwhile = std::function<void()>;
+
   // [tokens, heads * dv] in the type of v. `state`, where given, enters as before the tokens and
   // leaves as after them.
   Tensor forward(Exec& exec, const In& in, const Sequence& sequence, State* state,
-                 SavedStack& saved) const {
+                 SavedStack& saved, const Meanwhile& meanwhile = {}) const {
     const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->forward
                                                                    : nullptr);
     if (is_core() && sequence.profile != nullptr)
       sequence.profile->programs.emplace(this->program());
     Frame f;
+    std::optional<Entrance> entrance;
     const bool ring = exchange() == Exchange::kRing;
     if (state != nullptr) f.entering = std::move(*state);
     if (sequence.is_split()) {
@@ -38,11 +45,14 @@ class Recurrence : public SpanAlgebra {
       if (ring) {
         f.entering = ring_enter(exec, sequence, *this);
       } else {
-        const Summary mine = chains_of(exec, sequence, summarize(exec, in, sequence));
-        f.gathered = gather_spans(exec, *sequence.ranks, mine, passing_chains(exec, sequence));
-        f.entering = to_documents(exec, sequence, *this,
-                                  entering_state(exec, sequence.ranks->rank(), *this, f.gathered));
+        entrance.emplace(exec, *sequence.ranks,
+                         chains_of(exec, sequence, summarize(exec, in, sequence)),
+                         passing_chains(exec, sequence), sequence.travel);
       }
+    }
+    if (meanwhile) meanwhile();
+    if (entrance) {
+      f.entering = to_documents(exec, sequence, *this, entrance->state(exec, *this, f.known));
     }
     State leaving;
     const bool sends = sequence.is_split() && ring;
@@ -51,6 +61,7 @@ class Recurrence : public SpanAlgebra {
     if (sequence.records != nullptr && !ring) {
       sequence.records->push_back({this, summarize(exec, in, sequence), f.entering, leaving});
     }
+    if (entrance) entrance->finish();
     if (sends) ring_leave(exec, sequence, leaving);
     if (state != nullptr) *state = std::move(leaving);
     saved.push(std::move(f));
@@ -65,6 +76,7 @@ class Recurrence : public SpanAlgebra {
                                                                    : nullptr);
     const Frame f = saved.template pop<Frame>();
     State d_leaving, d_entering;
+    std::optional<Departure> departure;
     if (d_state != nullptr) d_leaving = std::move(*d_state);
     if (sequence.is_split()) {
       WEFT_CHECK(d_state == nullptr,
@@ -73,16 +85,21 @@ class Recurrence : public SpanAlgebra {
       if (exchange() == Exchange::kRing) {
         d_leaving = ring_enter_backward(exec, sequence, *this);
       } else {
-        const State mine = first_documents(
-            exec, sequence, state_gradient(exec, in, sequence, f.kept, f.entering, d_out));
-        d_leaving = from_chains(exec, sequence,
-                                leaving_gradient(exec, *sequence.ranks, *this, f.gathered, mine));
+        saved.hold();
+        departure.emplace(
+            exec, *sequence.ranks,
+            first_documents(exec, sequence,
+                            state_gradient(exec, in, sequence, f.kept, f.entering, d_out)),
+            sequence.travel);
+        saved.run_held(exec);  // gradients of weights above, while the states' travel
+        d_leaving = from_chains(exec, sequence, departure->gradient(exec, *this, f.known));
       }
     }
     const bool sends = sequence.is_split() && exchange() == Exchange::kRing;
     run_backward(exec, in, sequence, f.kept, f.entering,
                  {d_out, d_leaving, d_state != nullptr || sends ? &d_entering : nullptr},
                  gradients);
+    if (departure) departure->finish();
     if (sends) ring_leave_backward(exec, sequence, d_entering);
     if (d_state != nullptr) *d_state = std::move(d_entering);
   }
@@ -113,7 +130,7 @@ class Recurrence : public SpanAlgebra {
   struct Frame {
     Keep kept;
     State entering;
-    GatheredSpans gathered;
+    KnownSpans known;  // of sequence ranks
   };
 };
 

@@ -105,6 +105,7 @@ struct Made {
 struct Degrees {
   int tensor = 1, sequence = 1;
   int64_t heads = 4;
+  SpanTravel travel = {};
 };
 
 // y, dx and the gradients of the weights under tensor and sequence ranks, put together.
@@ -126,7 +127,7 @@ struct OverRanks {
       Communicator &tensor = mesh.over({Axis::kTensor}), &ranks = mesh.over({Axis::kSequence});
       Rig mine(1);
       Made made(mine, exec, name, degrees.heads, layout.here, &tensor);
-      const Sequence sequence = make_sequence(exec, documents, rows, ranks);
+      const Sequence sequence = make_sequence(exec, documents, rows, ranks, degrees.travel);
       const Tensor part = exec.empty({sequence.tokens(), kHidden}),
                    d_part = exec.empty({sequence.tokens(), kHidden});
       move(sequence, ranks, rows, [&](int64_t local, int64_t whole) {

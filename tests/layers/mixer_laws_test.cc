@@ -7,8 +7,10 @@
 //   decode      token by token too
 //   action      what leaves a span is apply(summary of the span, what entered)
 //   monoid      the summary of two spans is combine(of the first, of the second); combine is
-//   associative adjoint     apply_adjoint is the transpose of apply's derivative parallel    2, 3
-//   and 4 ranks give what one gives, forward and backward, with documents that cross them
+//               associative
+//   adjoint     apply_adjoint is the transpose of apply's derivative
+//   parallel    2, 3 and 4 ranks give what one gives, forward and backward, with documents that
+//               cross them; the same bits whether states are gathered or go from rank to rank
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -226,6 +228,28 @@ TEST_P(MixerLaws, Parallel) {
         EXPECT_TRUE(near_enough(many.weights.at(name), grad, one.largest()))
             << name << ", " << cut.name << ", ranks: " << size;
       }
+    }
+  }
+}
+
+// However states cross the ranks, and whatever is computed while they do.
+TEST_P(MixerLaws, ParallelTravel) {
+  const Cut& cut = kCuts[1];
+  const int64_t tokens = cut.documents.back();
+  const Tensor x = rig.normal("x", {tokens, kHidden}), dy = rig.normal("dy", {tokens, kHidden});
+  for (const int size : {2, 3, 4}) {
+    const auto over = [&](SpanExchange exchange, bool overlap) {
+      return OverRanks(rig, GetParam(), x, dy, cut.documents, cut.rows,
+                       {.sequence = size, .travel = {exchange, overlap}});
+    };
+    const OverRanks plain = over(SpanExchange::kGather, false);
+    for (const auto& [what, other] :
+         {std::pair("gather, overlapped", over(SpanExchange::kGather, true)),
+          std::pair("scan", over(SpanExchange::kScan, false)),
+          std::pair("scan, overlapped", over(SpanExchange::kScan, true))}) {
+      EXPECT_TRUE(SameBits(other.y, plain.y)) << what << ", ranks: " << size;
+      EXPECT_TRUE(SameBits(other.dx, plain.dx)) << what << ", ranks: " << size;
+      EXPECT_TRUE(other.weights == plain.weights) << what << ", ranks: " << size;
     }
   }
 }

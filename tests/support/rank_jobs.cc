@@ -25,7 +25,9 @@ json packed(const History& history) {
   json steps = json::array();
   for (const StepResult& s : history.steps) {
     json moe = json::array();
-    for (const MoeReport& report : s.moe) moe.push_back({report.counts, report.dropped});
+    for (const MoeReport& report : s.moe) {
+      moe.push_back({report.layer, report.memories, report.counts, report.dropped});
+    }
     steps.push_back({{"loss", s.loss},
                      {"aux_loss", s.aux_loss},
                      {"z_loss", s.z_loss},
@@ -44,8 +46,10 @@ History unpacked(const json& from) {
     step.grad_norm = s["grad_norm"], step.tokens = s["tokens"];
     for (const json& report : s["moe"]) {
       MoeReport& moe = step.moe.emplace_back();
-      report[0].get_to(moe.counts);
-      report[1].get_to(moe.dropped);
+      report[0].get_to(moe.layer);
+      report[1].get_to(moe.memories);
+      report[2].get_to(moe.counts);
+      report[3].get_to(moe.dropped);
     }
     history.steps.push_back(std::move(step));
   }

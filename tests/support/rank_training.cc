@@ -41,7 +41,8 @@ void check_alike(Exec& exec, Communicator& world, const History& mine) {
 // number that any rank has for an element are the same, or ranks that hold it disagree.
 std::vector<float> whole_weights(Exec& exec, Communicator& world, Trainer& trainer) {
   std::map<std::string, int64_t> begin;
-  for (const ParameterSpec& spec : trainer.model().parameters) begin[spec.name] = spec.global.elements();
+  for (const ParameterSpec& spec : trainer.model().parameters)
+    begin[spec.name] = spec.global.elements();
   int64_t total = 0;
   for (auto& [name, at] : begin) total += std::exchange(at, total);
 
@@ -79,8 +80,8 @@ std::vector<std::string> joined(std::vector<std::string> first,
 History train_as_rank(const Config& config, Communicator& world, const Splitter& split,
                       Signatures signatures, const MakeBatch& make_batch) {
   Runtime runtime(1);
-  const auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), world.size()), split,
-                                           signatures);
+  const auto mesh =
+      std::make_shared<Mesh>(make_layout(config, world.rank(), world.size()), split, signatures);
   Trainer trainer(config, runtime, mesh);
   trainer.initialize();
   const BatchSource source = [&](Pool& pool, int64_t first, int64_t rows) {
@@ -110,9 +111,9 @@ History train_on_ranks(const Config& config, int ranks, const MakeBatch& make_ba
 }
 
 std::string LayoutCase::name() const {
-  return fmt::format("tensor {} x sequence {} x pipe {} ({}, {}) x data {}, expert {} x {}, zero {}",
-                     tensor, sequence, pipe, schedule, virtual_stages, data, expert, expert_tensor,
-                     zero);
+  return fmt::format(
+      "tensor {} x sequence {} x pipe {} ({}, {}) x data {}, expert {} x {}, zero {}", tensor,
+      sequence, pipe, schedule, virtual_stages, data, expert, expert_tensor, zero);
 }
 
 std::vector<std::string> LayoutCase::overrides() const {
@@ -273,8 +274,17 @@ void expect_same_training(const History& got, const History& want, const std::st
 void expect_same_bits(const History& got, const History& want, const std::string& what) {
   ASSERT_EQ(got.steps.size(), want.steps.size()) << what;
   for (size_t s = 0; s < want.steps.size(); ++s) {
-    EXPECT_EQ(got.steps[s].loss, want.steps[s].loss) << what << " step " << s;
-    EXPECT_EQ(got.steps[s].grad_norm, want.steps[s].grad_norm) << what << " step " << s;
+    const StepResult &a = got.steps[s], &b = want.steps[s];
+    EXPECT_EQ(a.loss, b.loss) << what << " step " << s;
+    EXPECT_EQ(a.grad_norm, b.grad_norm) << what << " step " << s;
+    EXPECT_EQ(a.aux_loss, b.aux_loss) << what << " step " << s;
+    EXPECT_EQ(a.z_loss, b.z_loss) << what << " step " << s;
+    ASSERT_EQ(a.moe.size(), b.moe.size()) << what;
+    for (size_t l = 0; l < a.moe.size(); ++l) {
+      EXPECT_EQ(a.moe[l].layer, b.moe[l].layer) << what;
+      EXPECT_EQ(a.moe[l].memories, b.moe[l].memories) << what;
+      EXPECT_EQ(a.moe[l].counts, b.moe[l].counts) << what;
+    }
   }
   EXPECT_EQ(got.valid, want.valid) << what;
   EXPECT_TRUE(got.weights == want.weights) << what;

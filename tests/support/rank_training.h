@@ -18,8 +18,8 @@ struct History {
 using MakeBatch =
     std::function<Batch(const Config& config, Pool& pool, int64_t first, int64_t rows)>;
 
-// Trains as one rank of `world`, whose ranks all call this; `split` forms groups of them. Returns the
-// same everywhere: the results, and the weights put together from all ranks. Ranks that return
+// Trains as one rank of `world`, whose ranks all call this; `split` forms groups of them. Returns
+// the same everywhere: the results, and the weights put together from all ranks. Ranks that return
 // different results, or hold different numbers of the same weight, are an Error.
 History train_as_rank(const Config& config, Communicator& world, const Splitter& split,
                       Signatures signatures, const MakeBatch& make_batch);
@@ -39,16 +39,16 @@ struct LayoutCase {
 };
 
 // [model] tables, with what tiny trainings share behind them: a few steps of twelve sequences of 23
-// tokens, in f32, at a constant learning rate. With an epsilon of 1e-3 Adam does not turn the sign of
-// a gradient that is almost zero into a whole step.
+// tokens, in f32, at a constant learning rate. With an epsilon of 1e-3 Adam does not turn the sign
+// of a gradient that is almost zero into a whole step.
 Config tiny_config(std::string_view model, const std::vector<std::string>& overrides = {});
 
 // Eight layers with a mixer of every family, softmax, FoX and memories; experts with a shared one,
 // tied embeddings; neither vocabulary nor widths divide by the ranks. Ten steps.
 Config family_hybrid(const std::vector<std::string>& overrides = {});
 
-// A small hybrid with experts, a shared expert and tied embeddings. Twelve sequences a step, so that
-// 1, 2, 3, 4 and 6 data ranks can share them; odd widths where they are allowed.
+// A small hybrid with experts, a shared expert and tied embeddings. Twelve sequences a step, so
+// that 1, 2, 3, 4 and 6 data ranks can share them; odd widths where they are allowed.
 Config tiny_hybrid(const std::vector<std::string>& overrides = {});
 
 // Rows of a simple rule, each with two documents; the last target of the first does not count in
@@ -66,4 +66,3 @@ void expect_same_bits(const History& got, const History& want, const std::string
 Batch packed_batch(const Config& config, Pool& pool, int64_t first, int64_t rows);
 
 }  // namespace weft::test
-
