@@ -6,6 +6,7 @@
 
 #include "launcher/trainer.h"
 #include "parallel/thread_comm.h"
+#include "tests/support/drill.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
@@ -233,6 +234,28 @@ TEST(Pipeline, StagesSkipAStepTogether) {
     EXPECT_TRUE(result.skipped);
     EXPECT_EQ(trainer.updates(), 0);
   });
+}
+
+// What a message about a failure says of the place: the step, and the layer of whatever stage it is.
+TEST(Pipeline, AFailureInALayerIsPlacedThere) {
+  const Config config = tiny(pipe(2, {}));
+  for (const std::string phase : {"forward", "backward"}) {
+    const Drill drill("1:2:" + phase + ":5");
+    std::string place;
+    const Body step = [&](Trainer& trainer, Runtime&, Mesh& mesh) {
+      mesh.activity().at(2, "");
+      try {
+        trainer.step(1, 6, [&](Pool& pool, int64_t first, int64_t rows) {
+          return rule_batch(config, pool, first, rows);
+        });
+      } catch (const Error&) {
+        if (mesh.rank() == 1) place = place_text(mesh.activity().now());
+        throw;
+      }
+    };
+    EXPECT_THROW(on_ranks(config, 2, step), Error);
+    EXPECT_EQ(place, "step 2, " + phase + " of layer 5");
+  }
 }
 
 // Stages hold their layers and nothing else, but for the tied table.
