@@ -48,7 +48,9 @@ bool TextReader::fill() {
   int code = Z_OK;
   const char* reason = gzerror(stream_->file, &code);
   if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-    throw ConfigError("cannot read {}: {}", path_, code == Z_ERRNO ? std::strerror(errno) : reason);
+    std::string why = code == Z_ERRNO ? std::strerror(errno) : reason;  // "<fd:6>: what happened"
+    if (why.starts_with("<fd:")) why.erase(0, why.find(": ") + 2);
+    throw ConfigError("cannot read {}: {}", path_, why);
   }
   buffer_.resize(before + static_cast<size_t>(got));
   return got > 0;

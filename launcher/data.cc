@@ -75,9 +75,10 @@ void print_statistics(const IndexedDataset& data) {
   fmt::print("  sequences  {}\n", grouped(data.sequences()));
   fmt::print("  tokens     {} as {}\n", grouped(data.tokens()), name_of(data.type()));
   if (!lengths.empty()) {
-    fmt::print("  length     min {}, median {}, mean {}, max {} tokens per document\n",
-               grouped(lengths.front()), grouped(lengths[lengths.size() / 2]),
-               grouped(data.tokens() / data.documents()), grouped(lengths.back()));
+    const double mean = static_cast<double>(data.tokens()) / static_cast<double>(data.documents());
+    fmt::print("  length     min {}, median {}, mean {:.1f}, max {} tokens per document\n",
+               grouped(lengths.front()), grouped(lengths[lengths.size() / 2]), mean,
+               grouped(lengths.back()));
   }
   fmt::print("  hash       {} (bin), {} (idx)\n", content_hash(data.bin_path()),
              content_hash(data.idx_path()));

@@ -56,8 +56,13 @@ struct TextBatch {
 };
 
 nlohmann::json note_of(const DataBuilt& built, DocumentReader::Position at) {
-  return {{"file", at.file},      {"document", at.document},    {"documents", built.documents},
-          {"bytes", built.bytes}, {"not_text", built.not_text}, {"empty", built.empty}};
+  return {{"file", at.file},
+          {"document", at.document},
+          {"documents", built.documents},
+          {"bytes", built.bytes},
+          {"not_text", built.not_text},
+          {"empty", built.empty},
+          {"not_text_in", built.not_text_in}};
 }
 
 class Builder {
@@ -100,6 +105,7 @@ class Builder {
     built_.bytes = kept_ = note.at("bytes");
     built_.not_text = note.at("not_text");
     built_.empty = note.at("empty");
+    built_.not_text_in = note.value("not_text_in", "");
     reader_.skip_to(position_);
   }
 
@@ -140,7 +146,9 @@ class Builder {
       for (const TextBatch::Encoded& document : batch.encoded) {
         built_.files = static_cast<int64_t>(document.file) + 1;
         if (document.verdict != Verdict::kText) {
-          ++(document.verdict == Verdict::kEmpty ? built_.empty : built_.not_text);
+          const bool empty = document.verdict == Verdict::kEmpty;
+          if (!empty && built_.not_text == 0) built_.not_text_in = files()[document.file];
+          ++(empty ? built_.empty : built_.not_text);
           continue;
         }
         out_.add_document(document.ids);
@@ -159,8 +167,10 @@ class Builder {
   DataBuilt finish() {
     if (built_.documents == 0) {
       out_.drop();
-      throw ConfigError("no text in {} files ({} documents are not UTF-8, {} are empty)",
-                        built_.files, built_.not_text, built_.empty);
+      throw ConfigError("no text in {} files ({} documents are not UTF-8{}, {} are empty)",
+                        built_.files, built_.not_text,
+                        built_.not_text > 0 ? ", the first in " + built_.not_text_in : "",
+                        built_.empty);
     }
     built_.tokens = out_.tokens();
     NewFile json(options_.out + ".tokenizer.json");

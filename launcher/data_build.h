@@ -11,6 +11,7 @@ namespace weft {
 struct DataBuilt {
   int64_t files = 0, documents = 0, bytes = 0, tokens = 0;  // bytes: of text
   int64_t not_text = 0, empty = 0;                          // documents left out
+  std::string not_text_in = {};  // the file with the first of those that are not text
   int64_t resumed = 0;        // of the documents: made by an earlier start
   bool started_over = false;  // an earlier start was of other inputs or options
 };

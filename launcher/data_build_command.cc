@@ -24,7 +24,8 @@ void build(const DataBuild& options) {
   if (built.started_over)
     fmt::print("started over: an earlier start had other inputs or options\n");
   if (built.not_text > 0)
-    fmt::print("skipped {} that are not UTF-8 text\n", grouped(built.not_text));
+    fmt::print("skipped {} that are not UTF-8 text, the first in {}\n", grouped(built.not_text),
+               built.not_text_in);
   if (built.empty > 0) fmt::print("skipped {} without text\n", grouped(built.empty));
 }
 

@@ -21,18 +21,33 @@ bool blank(std::string_view text) {
 
 std::string text_in_json(const TextInputs& inputs, const std::string& file,
                          const RawDocument& document) {
-  const auto object = nlohmann::json::parse(document.text, nullptr, /*allow_exceptions=*/false);
+  const std::string where = fmt::format("{}:{}", file, document.line);
+  nlohmann::json object;
+  try {
+    object = nlohmann::json::parse(document.text);
+  } catch (const nlohmann::json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at ...; last read: ...", which may be the line
+    std::string what = error.what();
+    what = what.substr(what.find(' ') + 1);
+    throw ConfigError("{}: not JSON: {}; --jsonl needs one object per line", where,
+                      what.substr(0, what.find("; last read")));
+  }
   if (!object.is_object()) {
-    throw ConfigError("{}:{}: not a JSON object; --jsonl needs one per line", file, document.line);
+    throw ConfigError("{}: a JSON {} instead of an object; --jsonl needs one object per line",
+                      where, object.type_name());
   }
   const auto found = object.find(inputs.key);
   if (found != object.end() && found->is_string()) return found->get<std::string>();
+  if (found != object.end()) {
+    throw ConfigError("{}: under the key \"{}\" stands a {}, not a text", where, inputs.key,
+                      found->type_name());
+  }
   std::vector<std::string> keys;
   for (const auto& [name, value] : object.items()) {
     if (value.is_string()) keys.push_back(name);
   }
-  throw ConfigError("{}:{}: no text under the key \"{}\"; it has texts under [{}], see --key", file,
-                    document.line, inputs.key, fmt::join(keys, ", "));
+  throw ConfigError("{}: no text under the key \"{}\"; it has texts under [{}], see --key", where,
+                    inputs.key, fmt::join(keys, ", "));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST(DataBuild, MakesADocumentOfEveryFile) {
   const std::string said = run({"build", "--out", folder / "made/x", folder / "in"});
   EXPECT_EQ(documents_of(folder / "made/x"), (Texts{"first\n", "second\n", "third, compressed\n"}));
   EXPECT_NE(said.find("34 tokens in 3 documents from 5 files"), std::string::npos) << said;
-  EXPECT_NE(said.find("skipped 1 that are not UTF-8"), std::string::npos) << said;
+  EXPECT_NE(said.find("skipped 1 that are not UTF-8 text, the first in "), std::string::npos) << said;
   EXPECT_NE(said.find("skipped 1 without text"), std::string::npos) << said;
   EXPECT_EQ(IndexedDataset(folder / "made/x").type(), TokenType::kU16);
   EXPECT_EQ(get_file(folder / "made/x.tokenizer.json"), ByteTokenizer().json());
@@ -108,8 +108,11 @@ TEST(DataBuild, ReadsJsonLines) {
                 .find("bad:2: no text under the key \"text\"; "
                       "it has texts under [txt]"),
             std::string::npos);
-  EXPECT_NE(message("{\"text\": \"x\"\n").find("bad:1: not a JSON object"), std::string::npos);
-  EXPECT_NE(message("[1]\n").find("bad:1: not a JSON object"), std::string::npos);
+  EXPECT_NE(message("{\"text\": \"x\"\n").find("bad:1: not JSON: parse error at"), std::string::npos);
+  EXPECT_NE(message("[1]\n").find("bad:1: a JSON array instead of an object"), std::string::npos);
+  EXPECT_NE(message("{\"text\": 3}\n").find("under the key \"text\" stands a number"), std::string::npos);
+  EXPECT_NE(message("{\"text\": \"\xff\"}\n").find("invalid UTF-8 byte"), std::string::npos);
+  EXPECT_LT(message("{\"text\": \"" + std::string(100000, 'x') + "\n").size(), 300u);
   EXPECT_FALSE(std::filesystem::exists(folder / "y.bin"));
 }
 
