@@ -1,6 +1,6 @@
 // Any bytes as an .idx, beside a small .bin: read or refused.
 //
-// sources: core/indexed_dataset.cc core/mapped_file.cc core/new_file.cc core/error.cc
+// sources: core/indexed_dataset.cc core/mapped_file.cc core/regular_file.cc core/new_file.cc core/error.cc
 // sources: core/hash.cc
 // libraries: -lfmt -lxxhash
 // seeds: tests/fuzz/seeds/idx

@@ -4,7 +4,7 @@
 // sources: core/tokenizer/decoder.cc core/tokenizer/hf_tokenizer.cc core/tokenizer/json_part.cc
 // sources: core/tokenizer/normalizer.cc core/tokenizer/post_processor.cc
 // sources: core/tokenizer/pre_tokenizer.cc core/tokenizer/regex.cc core/tokenizer/replace.cc
-// sources: core/tokenizer/unicode.cc core/tokenizer.cc core/utf8.cc core/mapped_file.cc
+// sources: core/tokenizer/unicode.cc core/tokenizer.cc core/utf8.cc core/mapped_file.cc core/regular_file.cc
 // sources: core/error.cc
 // libraries: -lfmt -lpcre2-8 -licuuc -lxxhash
 // seeds: tests/fuzz/seeds/tokenizer_json tests/golden/tokenizers
