@@ -20,6 +20,14 @@ constexpr int64_t kMaxBytes = int64_t{1} << 60;
   throw ConfigError("{}: not a whole manifest: {}", path, why);
 }
 
+[[noreturn]] void refuse_version(const std::string& path, const Json& version) {
+  const bool older = version.is_number_integer() && version < kVersion;
+  throw OtherVersion(
+      "{}: the checkpoint has format {}, this program reads format {}: a{} weft wrote it. Go on "
+      "with that one, or start anew: run.resume=never keeps these checkpoints beside the new ones",
+      path, version.dump(), kVersion, older ? "n older" : " newer");
+}
+
 // The values of a JSON object, each checked to be what it should be.
 struct Reader {
   const std::string& path;
@@ -218,10 +226,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
     if (hash_of(body.dump()) != whole.at("hash").get<std::string>())
       refuse(path, "its hash does not fit");
     const Json& version = body.at("version");
-    if (version != kVersion) {
-      refuse(path,
-             fmt::format("its version is {}, this program reads {}", version.dump(), kVersion));
-    }
+    if (version != kVersion) refuse_version(path, version);
     Manifest m = from_body(body, path);
     check_cover(m, path);
     check_places(m, path);

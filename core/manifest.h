@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/parameter.h"
 
 namespace weft {
@@ -40,9 +41,16 @@ struct Manifest {
 
 int64_t bytes_of(const Manifest::Piece& piece);
 
+// A manifest that is whole, and of a version that this program does not read: no damage, and no reason to take
+// an older checkpoint instead.
+class OtherVersion : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
 std::string to_json(const Manifest& manifest);
 
-// Throws ConfigError for text that is not a whole manifest: damaged, of another version, with names that lead
+// Throws OtherVersion, and ConfigError for text that is not a whole manifest: damaged, with names that lead
 // out of the folder, boxes outside their tensor or their file, tensors that the boxes do not cover exactly once,
 // or boxes that claim more bytes than their files have (so that memory is bounded by the files' sizes).
 Manifest manifest_from_json(const std::string& text, const std::string& path);

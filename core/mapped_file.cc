@@ -1,9 +1,6 @@
 #include "core/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -14,29 +11,15 @@
 #include <xxhash.h>
 
 #include "core/error.h"
+#include "core/regular_file.h"
 
 namespace weft {
-namespace {
-
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-}  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  // Not blocking: opening a pipe would otherwise wait for a writer before it can be refused.
-  const Descriptor file{open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.fd < 0) throw ConfigError("cannot open {}: {}", path_, std::strerror(errno));
-  struct stat info {};
-  if (fstat(file.fd, &info) != 0) throw Error("cannot stat {}: {}", path_, std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) throw ConfigError("{} is not a regular file", path_);
-  size_ = info.st_size;
+  const RegularFile file(path_);
+  size_ = file.size();
   if (size_ == 0) return;
-  void* map = mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.fd, 0);
+  void* map = mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (map == MAP_FAILED) throw Error("cannot map {}: {}", path_, std::strerror(errno));
   data_ = static_cast<const std::byte*>(map);
 }

@@ -141,6 +141,7 @@ std::string to_json(const StepMetrics& m) {
     out += fmt::format(R"(,"sources":{{{}}})", all);
   }
   if (m.valid_loss) out += fmt::format(R"(,"valid_loss":{})", loss_number(*m.valid_loss));
+  if (m.save_ms) out += fmt::format(R"(,"save_ms":{})", number(*m.save_ms));
   out += "}";
   return out;
 }

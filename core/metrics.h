@@ -45,6 +45,7 @@ struct StepMetrics {
   };
   std::vector<Source> sources = {};
   std::optional<double> valid_loss = {};       // where this step was followed by a validation
+  std::optional<double> save_ms = {};          // that saving held up the run before this step
 };
 
 // One JSON object on one line, without the line's end. Numbers read back as the same bits, losses

@@ -173,7 +173,8 @@ void fields(FieldVisitor& f, RunConfig& c) {
     "a rank that waits longer for others says which ones, and where they are; 0: never",
     at_least(0));
   f("watchdog_seconds", c.watchdog_seconds,
-    "a rank that waits longer for others ends the job, exit code 3; 0: never", at_least(0));
+    "a rank that waits longer for others, while none of those gets on, ends the job with exit code 3; 0: never",
+    at_least(0));
 }
 
 void fields(FieldVisitor& f, Config& c) {

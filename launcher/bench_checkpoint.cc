@@ -12,6 +12,7 @@
 #include "parallel/boxes.h"
 #include "parallel/checkpoint.h"
 #include "parallel/checkpoint_folder.h"
+#include "parallel/self_comm.h"
 
 extern char** environ;
 
@@ -99,6 +100,7 @@ nlohmann::json rates(const char* what, int64_t bytes, const std::vector<double>&
 
 void run(const BenchCheckpointOptions& o) {
   Runtime runtime(0);
+  SelfComm self;
   const BenchFolder folder(o.dir);
   const std::vector<SavedTensor> tensors = some_tensors(runtime.exec(), o.bytes);
   const std::string plain = folder.path + "/dd", checkpoints = folder.path + "/checkpoints";
@@ -106,8 +108,9 @@ void run(const BenchCheckpointOptions& o) {
   const auto save = [&] { save_checkpoint(checkpoints, {.step = 1}, tensors, 1); };
   const auto dd_write = [&] { dd({"if=/dev/zero", "bs=1M", count, "conv=fsync", "of=" + plain}); };
   const auto load = [&] {
-    const auto found = newest_checkpoint(checkpoints, [](const std::string&) {});
-    load_tensors(*found, tensors);
+    load_newest(runtime.exec(), self,
+                {checkpoints, [](const std::string& what) { throw Error("{}", what); },
+                 [&](const FoundCheckpoint&) { return tensors; }});
   };
   const auto dd_read = [&] { dd({"bs=1M", "of=/dev/null", "if=" + plain}); };
   const auto clear = [&] {

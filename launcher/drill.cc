@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "parallel/checkpoint_folder.h"
 
 namespace weft {
 
@@ -16,7 +17,7 @@ void fire_drill(int rank, int64_t step, const std::function<bool()>& asked) {
   if (text == here) throw Error("a drill: WEFT_FAIL_AT={}", text);
   if (text == here + ":killed") std::raise(SIGKILL);
   if (text == here + ":stopped") std::raise(SIGSTOP);
-  if (text == here + ":slow") std::this_thread::sleep_for(std::chrono::seconds(5));
+  if (text == here + ":slow") dawdle([] {});
   while (text == here + ":asked" && !asked()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   while (text == here + ":hang") std::this_thread::sleep_for(std::chrono::seconds(1));
 }

@@ -56,7 +56,8 @@ std::string reshard(const FoundCheckpoint& from, const Resharding& how,
   try {
     for (int part = 0; part < how.files; ++part) {
       const Manifest written =
-          write_part(beside, part, manifest.step, tensors_of_part(tensors, part, how.files), bring);
+          write_part(beside, part, manifest.step, tensors_of_part(tensors, part, how.files),
+                     {.bring = bring});
       manifest.files.insert(manifest.files.end(), written.files.begin(), written.files.end());
       manifest.pieces.insert(manifest.pieces.end(), written.pieces.begin(), written.pieces.end());
     }

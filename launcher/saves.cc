@@ -1,6 +1,7 @@
 #include "launcher/saves.h"
 
 #include <array>
+#include <chrono>
 #include <numeric>
 
 #include "launcher/progress.h"
@@ -19,7 +20,8 @@ Saves::Saves(const Config& config, Exec& exec, Communicator& world, Voice voice)
              {.folder = checkpoint_folder(config.run.dir),
               .keep = config.run.keep,
               .where = config.run.background_save ? CheckpointSaver::Where::kBackground
-                                                  : CheckpointSaver::Where::kForeground}) {}
+                                                  : CheckpointSaver::Where::kForeground,
+              .alive = voice_.alive}) {}
 
 void Saves::check_room(const std::vector<SavedTensor>& tensors) {
   int64_t bytes = 0;
@@ -60,7 +62,14 @@ bool Saves::after_step(bool asked_to_stop) {
 }
 
 void Saves::save(Manifest state, const std::vector<SavedTensor>& tensors) {
+  const auto start = std::chrono::steady_clock::now();
   note(saver_.finish());
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+  if (waited > std::chrono::seconds(1)) {
+    voice_.warn(fmt::format("saving   step {} waited {:.1f} s for the save before it; a larger "
+                            "run.checkpoint_every, or a faster disk, would not hold up training",
+                            state.step, waited.count()));
+  }
   note(saver_.begin(std::move(state), tensors));
   if (!run_.background_save) note(saver_.finish());
 }

@@ -15,6 +15,7 @@ class Saves {
   struct Voice {                                     // called on every rank
     std::function<void(const std::string&)> warn;    // what the user must know
     std::function<void(const std::string&)> record;  // what may be looked up later
+    std::function<void()> alive = {};                // a save that is waited for gets on
   };
   Saves(const Config& config, Exec& exec, Communicator& world, Voice voice);
 

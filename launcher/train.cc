@@ -60,7 +60,8 @@ class TrainRun {
                 .record = [this](const std::string& text) {
                   log_.info("{}", text);
                   if (first_) keep_tokenizer(data_.tokenizer, saves_.newest());
-                }}) {
+                },
+                .alive = [this] { ranks_.mesh->activity().at("saving"); }}) {
     check_memory(memory_need(config, runtime_.ledger(), trainer_.tensors_to_save(),
                              ranks.mesh->here()),
                  this_launch().local_size, available_memory());
@@ -96,7 +97,9 @@ class TrainRun {
       if (last || asked) {
         saves_.save_now(state(), trainer_.tensors_to_save());
       } else if (due(config_.run.checkpoint_every)) {
+        const auto before = std::chrono::steady_clock::now();
         saves_.save(state(), trainer_.tensors_to_save());
+        save_ms_ = 1e3 * seconds_since(before);
       }
       if (!last && asked) return stopped();
     }
@@ -121,9 +124,9 @@ class TrainRun {
     return found ? found : read_checkpoint(path);
   }
 
-  // All ranks look together. What is newer than the one they found is damaged, and must not be taken for newer
-  // than what this run saves. A run that starts anew leaves older checkpoints where they cannot be mixed up.
-  std::optional<FoundCheckpoint> find_own() {
+  // All ranks look and load together. What is newer than the one they found is damaged, and must not be taken for
+  // newer than what this run saves. A run that starts anew leaves older checkpoints where they cannot be mixed up.
+  std::optional<FoundCheckpoint> load_own() {
     const std::string folder = checkpoint_folder(config_.run.dir);
     if (config_.run.resume == "never") {
       const std::string aside = first_ ? set_aside_all(folder) : "";
@@ -133,16 +136,18 @@ class TrainRun {
     const auto damaged = [this](const std::string& what) {
       tell("damaged  " + what + " (the one before it is used)");
     };
-    const auto found = newest_checkpoint(runtime_.exec(), world(), folder, damaged);
+    const auto tensors = [this](const FoundCheckpoint& found) {
+      check_resumable(config_, data_.hashes, found);
+      return trainer_.tensors_to_load(Trainer::State::kEverything);
+    };
+    const auto found = load_newest(runtime_.exec(), world(), {folder, damaged, tensors});
     if (found && first_) set_aside_after(folder, found->manifest.step);
     return found;
   }
 
   // Weights: from the newest checkpoint of this run, else from run.init, else drawn from the seed.
   void start() {
-    if (const std::optional<FoundCheckpoint> found = find_own()) {
-      check_resumable(config_, data_.hashes, *found);
-      load_tensors(*found, trainer_.tensors_to_load(Trainer::State::kEverything));
+    if (const std::optional<FoundCheckpoint> found = load_own()) {
       trainer_.resume(found->manifest.updates);
       step_ = found->manifest.step;
       samples_ = found->manifest.samples;
@@ -186,7 +191,8 @@ class TrainRun {
                   .tokens = samples_ * config_.train.sequence,
                   .peak_bytes = runtime_.ledger().total().peak,
                   .comm_bytes = tally.bytes_by_axis(),
-                  .skipped = result.skipped, .valid_loss = {}};
+                  .skipped = result.skipped, .valid_loss = {},
+                  .save_ms = std::exchange(save_ms_, std::nullopt)};
     const double waiting = tally.seconds() / seconds;
     describe_experts(result.moe, m);
     describe_pruning(result.pruning, m);
@@ -307,6 +313,7 @@ class TrainRun {
   int64_t step_ = 0, samples_ = 0;  // taken and consumed by the whole run
   int64_t steps_ = 0;               // taken by this process
   double seconds_ = 0, first_loss_ = 0, last_loss_ = 0;
+  std::optional<double> save_ms_;  // that the save after the last step took of the run's time
   std::string origin_;
   Saves saves_;
   int bad_steps_ = 0;

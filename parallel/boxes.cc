@@ -81,4 +81,36 @@ void copy_box(const ConstBoxIn& from, const BoxIn& to, const Shape& extent) {
   }
 }
 
+BoxStream::BoxStream(const Shape& shape, const Shape& offset, const BoxIn& to, const Shape& extent)
+    : shape_(shape),
+      offset_(offset),
+      extent_(extent),
+      to_(to),
+      run_(kElement),
+      at_(minus(extent, extent)) {
+  over_ = extent.elements() == 0;
+  dim_ = extent.dims() == 0 ? 0 : run_dim(extent, shape, to.shape);
+  for (int d = dim_; d < extent.dims(); ++d) run_ *= extent[d];
+}
+
+bool BoxStream::next_run() {
+  int d = dim_ - 1;
+  while (d >= 0 && ++at_[d] == extent_[d]) at_[d--] = 0;
+  return d >= 0;
+}
+
+void BoxStream::feed(int64_t at, std::span<const std::byte> bytes) {
+  const int64_t end = at + std::ssize(bytes);
+  while (!over_) {
+    const int64_t begin = byte_of(shape_, offset_, at_);
+    const int64_t from = std::max(begin, at), to = std::min(begin + run_, end);
+    if (from < to) {
+      std::memcpy(to_.data + byte_of(to_.shape, to_.offset, at_) + (from - begin),
+                  bytes.data() + (from - at), static_cast<size_t>(to - from));
+    }
+    if (begin + run_ > end) return;  // the rest of it is still to come
+    over_ = !next_run();
+  }
+}
+
 }  // namespace weft

@@ -6,7 +6,6 @@
 #include "core/hash.h"
 #include "core/hdf5.h"
 #include "parallel/agree.h"
-#include "parallel/boxes.h"
 #include "parallel/checkpoint_folder.h"
 
 namespace weft {
@@ -17,31 +16,12 @@ std::string read_text(const std::string& path) {
   return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
 }
 
-void check_file(const std::string& path, const Manifest::File& file) {
-  const Manifest::File real = describe_file(path, file.name);
-  if (real.bytes != file.bytes) {
-    throw ConfigError("{}/{}: has {} bytes, the manifest says {}", path, file.name, real.bytes,
-                      file.bytes);
-  }
-  if (real.hash != file.hash) {
-    throw ConfigError("{}/{}: is damaged: its hash is not the manifest's", path, file.name);
-  }
-}
-
-// Every `ranks`-th file from `rank` on.
-FoundCheckpoint verify_share(const std::string& path, int rank, int ranks) {
-  FoundCheckpoint found = read_checkpoint(path);
-  const auto step = static_cast<size_t>(ranks);
-  for (size_t i = static_cast<size_t>(rank); i < found.manifest.files.size(); i += step) {
-    check_file(path, found.manifest.files[i]);
-  }
-  return found;
-}
-
 std::string damage_of(const std::function<void()>& check) {
   try {
     check();
     return "";
+  } catch (const OtherVersion&) {
+    throw;  // on all ranks alike: they all read the manifest
   } catch (const std::exception& damage) {
     return damage.what();
   }
@@ -72,6 +52,14 @@ std::optional<FoundCheckpoint> first_whole(const std::string& folder,
               oldest_first.size(), last);
 }
 
+// What any rank has found.
+std::string first_damage(Exec& exec, Communicator& world, const std::string& mine) {
+  for (const std::string& damage : gather_texts(exec, world, mine)) {
+    if (!damage.empty()) return damage;
+  }
+  return "";
+}
+
 }  // namespace
 
 FoundCheckpoint read_checkpoint(const std::string& path) {
@@ -79,7 +67,11 @@ FoundCheckpoint read_checkpoint(const std::string& path) {
   return {path, manifest_from_json(read_text(manifest_path), manifest_path)};
 }
 
-FoundCheckpoint verify_checkpoint(const std::string& path) { return verify_share(path, 0, 1); }
+FoundCheckpoint verify_checkpoint(const std::string& path) {
+  FoundCheckpoint found = read_checkpoint(path);
+  for (const Manifest::File& file : found.manifest.files) check_file(path, file);
+  return found;
+}
 
 FoundCheckpoint verify_completely(const std::string& path) {
   FoundCheckpoint found = verify_checkpoint(path);
@@ -110,73 +102,29 @@ std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
   return first_whole(folder, published_checkpoints(folder), report, check);
 }
 
-std::optional<FoundCheckpoint> newest_checkpoint(Exec& exec, Communicator& world,
-                                                 const std::string& folder,
-                                                 const ReportDamage& report) {
-  const int rank = world.rank();
-  std::string listed;
-  if (rank == 0) {
-    for (const std::string& path : published_checkpoints(folder)) listed += path + "\n";
-  }
+std::optional<FoundCheckpoint> load_newest(Exec& exec, Communicator& world,
+                                           const NewestLoad& load) {
+  const CheckpointReader::Share share{world.rank(), world.size()};
   const auto check = [&](const std::string& path, FoundCheckpoint& found) -> std::string {
-    const std::string mine = damage_of([&] { found = verify_share(path, rank, world.size()); });
-    for (const std::string& damage : gather_texts(exec, world, mine)) {
-      if (!damage.empty()) return damage;
-    }
-    return "";
+    std::string damage =
+        first_damage(exec, world, damage_of([&] { found = read_checkpoint(path); }));
+    if (!damage.empty()) return damage;
+    const std::vector<SavedTensor> into = load.tensors(found);
+    CheckpointReader reader(found);
+    for (const SavedTensor& t : into) reader.expect(t.name, t.global);
+    damage = first_damage(exec, world, damage_of([&] { reader.read_and_check(share, into); }));
+    if (damage.empty()) reader.read_rest(share, into);
+    return damage;
   };
-  const auto first_reports = [&](const std::string& what) {
-    if (rank == 0) report(what);
+  // The first rank lists and reports, so that all look at the same ones.
+  std::string listed;
+  if (world.rank() == 0) {
+    for (const std::string& path : published_checkpoints(load.folder)) listed += path + "\n";
+  }
+  const auto report = [&](const std::string& what) {
+    if (world.rank() == 0) load.report(what);
   };
-  return first_whole(folder, lines_of(text_of_first(exec, world, listed)), first_reports, check);
-}
-
-CheckpointReader::CheckpointReader(const FoundCheckpoint& from) : from_(from) {
-  for (const Manifest::Piece& piece : from.manifest.pieces) pieces_[piece.tensor].push_back(&piece);
-}
-
-const std::vector<const Manifest::Piece*>& CheckpointReader::pieces_of(const std::string& tensor,
-                                                                       const Shape& global) const {
-  const auto found = pieces_.find(tensor);
-  if (found == pieces_.end()) throw ConfigError("{}: holds no {}", from_.path, tensor);
-  const Shape& there = found->second.front()->global;
-  if (!(there == global)) {
-    throw ConfigError("{}: {} is {}, the model's is {}", from_.path, tensor, there, global);
-  }
-  return found->second;
-}
-
-void CheckpointReader::expect(const std::string& tensor, const Shape& global) const {
-  pieces_of(tensor, global);
-}
-
-void CheckpointReader::read(const SavedTensor& into) {
-  const auto& pieces = pieces_of(into.name, into.global);
-  for (size_t i = 0; i < into.slices.size(); ++i) {
-    const Slice& wanted = into.slices[i];
-    const Shape start = local_offset(into.slices, i);
-    for (const Manifest::Piece* piece : pieces) {
-      const std::optional<Slice> both = intersection(wanted, piece->slice);
-      if (!both) continue;
-      auto file = files_.find(piece->file);
-      if (file == files_.end()) {
-        file = files_.emplace(piece->file, MappedFile(from_.path + "/" + piece->file)).first;
-      }
-      WEFT_CHECK(piece->position + bytes_of(*piece) <= file->second.size(),
-                 "{} became shorter while it was read", file->second.path());
-      const auto* data = reinterpret_cast<const char*>(file->second.data()) + piece->position;
-      copy_box({data, piece->slice.extent, minus(both->offset, piece->slice.offset)},
-               {static_cast<char*>(into.local.raw()), into.local.shape(),
-                plus(start, minus(both->offset, wanted.offset))},
-               both->extent);
-    }
-  }
-}
-
-void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& into) {
-  CheckpointReader reader(from);
-  for (const SavedTensor& t : into) reader.expect(t.name, t.global);
-  for (const SavedTensor& t : into) reader.read(t);
+  return first_whole(load.folder, lines_of(text_of_first(exec, world, listed)), report, check);
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,12 +53,6 @@ FoundCheckpoint verify_completely(const std::string& path);
 using ReportDamage = std::function<void(const std::string&)>;
 std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
                                                  const ReportDamage& report);
-// The same by all ranks together: each looks at its share of the files, and all find the same.
-// Rank 0 reports.
-std::optional<FoundCheckpoint> newest_checkpoint(Exec& exec, Communicator& world,
-                                                 const std::string& folder,
-                                                 const ReportDamage& report);
-
 // Reads tensors from the slices that overlap them, whatever layout wrote these. Opens the files it
 // needs, each once. ConfigError when a tensor is missing or has another shape.
 class CheckpointReader {
@@ -66,12 +61,26 @@ class CheckpointReader {
 
   // Throws what read() would throw, without reading: before memory is taken for a tensor.
   void expect(const std::string& tensor, const Shape& global) const;
-  void read(const SavedTensor& into);
+  void read(const SavedTensor& into) { read(std::span(&into, 1)); }
+  void read(std::span<const SavedTensor> into);  // on all cores
+
+  // In two halves: every `ranks`-th file from `rank` on is read whole and compared with the manifest
+  // (ConfigError naming the damage), its slices go where they belong; then the rest.
+  struct Share {
+    int rank = 0, ranks = 1;
+    bool has(size_t file) const { return static_cast<int>(file) % ranks == rank; }
+  };
+  void read_and_check(Share share, std::span<const SavedTensor> into);
+  void read_rest(Share share, std::span<const SavedTensor> into);
   size_t files_opened() const { return files_.size(); }
 
  private:
+  struct Copy;  // a block that lies in a slice and in a tensor
   const std::vector<const Manifest::Piece*>& pieces_of(const std::string& tensor,
                                                        const Shape& global) const;
+  const char* bytes_of_piece(const Manifest::Piece& piece);
+  std::vector<Copy> list_copies(std::span<const SavedTensor> into) const;
+  void run_copies(const std::vector<Copy>& copies);
 
   const FoundCheckpoint& from_;
   std::map<std::string, std::vector<const Manifest::Piece*>> pieces_;  // by tensor
@@ -79,5 +88,15 @@ class CheckpointReader {
 };
 
 void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& into);
+
+// The newest checkpoint that is whole, in memory, by all ranks together: each looks at its share of
+// the files while it takes from them what it needs, so that most bytes are read once.
+struct NewestLoad {
+  std::string folder;
+  ReportDamage report;  // of those that are passed over; by rank 0
+  // What to fill from a checkpoint, known by its manifest. Throws when it is another run's.
+  std::function<std::vector<SavedTensor>(const FoundCheckpoint&)> tensors;
+};
+std::optional<FoundCheckpoint> load_newest(Exec& exec, Communicator& world, const NewestLoad& load);
 
 }  // namespace weft

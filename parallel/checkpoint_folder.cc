@@ -9,15 +9,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <thread>
 
 #include "core/hash.h"
 #include "core/hdf5.h"
-#include "core/mapped_file.h"
 #include "core/new_file.h"
 
 namespace weft {
@@ -109,12 +110,23 @@ std::string_view name_of(SaveMoment moment) {
   return kNames[static_cast<size_t>(moment)];
 }
 
-void save_drill(int rank, int64_t step, SaveMoment moment) {
+void dawdle(const std::function<void()>& progress) {
+  const char* const until = std::getenv("WEFT_FAIL_UNTIL");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (until != nullptr ? !fs::exists(until) : std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (progress) progress();
+  }
+}
+
+void save_drill(int rank, int64_t step, SaveMoment moment,
+                const std::function<void()>& progress) {
   const char* at = std::getenv("WEFT_FAIL_AT");
   if (at == nullptr) return;
   const std::string here = fmt::format("{}:{}:{}", rank, step, name_of(moment));
   if (here == at) std::raise(SIGKILL);
   if (here + ":fails" == at) throw Error("a drill: WEFT_FAIL_AT={}", at);
+  if (here + ":slow" == at) dawdle(progress);
 }
 
 std::vector<std::string> published_checkpoints(const std::string& folder) {
@@ -205,14 +217,33 @@ void sync_path(const std::string& path) {
   if (!synced) throw Error("{}: cannot be synced to the disk: {}", path, std::strerror(failure));
 }
 
-Manifest::File describe_file(const std::string& folder, const std::string& name) {
+Manifest::File describe_file(const std::string& folder, const std::string& name,
+                             const UseBlock& use) {
   const std::string path = folder + "/" + name;
   struct stat info {};
   if (lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
     throw ConfigError("{}: is a link that leads elsewhere; refused", path);
   }
-  const MappedFile file(path);
-  return {name, file.size(), hash_of(file.bytes())};
+  const RegularFile file(path);
+  Hasher hash;
+  read_through(file, [&](int64_t at, std::span<const std::byte> block) {
+    hash.add(block);
+    if (use) use(at, block);
+  });
+  return {name, file.size(), hash.text()};
+}
+
+void check_file(const std::string& folder, const Manifest::File& file, const UseBlock& use) {
+  std::error_code unknown;
+  const auto bytes = static_cast<int64_t>(fs::file_size(folder + "/" + file.name, unknown));
+  if (!unknown && bytes != file.bytes) {
+    throw ConfigError("{}/{}: has {} bytes, the manifest says {}", folder, file.name, bytes,
+                      file.bytes);
+  }
+  const Manifest::File real = describe_file(folder, file.name, use);
+  if (real.bytes != file.bytes || real.hash != file.hash) {
+    throw ConfigError("{}/{}: is damaged: its hash is not the manifest's", folder, file.name);
+  }
 }
 
 }  // namespace weft

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/manifest.h"
+#include "core/regular_file.h"
 
 // The folder of a run's checkpoints, as it is at every moment of a save:
 //
@@ -29,7 +31,7 @@ std::string rank_file(int rank);  // "rank-00003.h5"
 
 // The moments of a save between which a machine may lose power. Drills:
 // WEFT_FAIL_AT=RANK:STEP:MOMENT ends the process there without a word, RANK:STEP:MOMENT:fails
-// throws an Error.
+// throws an Error, RANK:STEP:written:slow writes on slowly, as `dawdle` does.
 enum class SaveMoment : uint8_t {
   kBegun,
   kWritten,
@@ -42,7 +44,11 @@ enum class SaveMoment : uint8_t {
   kCount,
 };
 std::string_view name_of(SaveMoment moment);
-void save_drill(int rank, int64_t step, SaveMoment moment);
+void save_drill(int rank, int64_t step, SaveMoment moment,
+                const std::function<void()>& progress = {});
+// Calls `progress` again and again until the file that WEFT_FAIL_UNTIL names is there, or for five
+// seconds when it names none.
+void dawdle(const std::function<void()>& progress);
 
 // Published checkpoints, oldest first.
 std::vector<std::string> published_checkpoints(const std::string& folder);
@@ -66,6 +72,10 @@ void set_aside_after(const std::string& folder, int64_t step);
 std::string set_aside_all(const std::string& folder);
 
 void sync_path(const std::string& path);
-Manifest::File describe_file(const std::string& folder, const std::string& name);
+// Size and hash of a file, which is read once, from front to back: `use` gets its blocks.
+Manifest::File describe_file(const std::string& folder, const std::string& name,
+                             const UseBlock& use = {});
+// ConfigError when that is not what the manifest says of it.
+void check_file(const std::string& folder, const Manifest::File& file, const UseBlock& use = {});
 
 }  // namespace weft

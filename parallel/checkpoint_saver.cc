@@ -61,7 +61,7 @@ std::optional<SaveResult> CheckpointSaver::begin(Manifest state,
   }
   start([this] {
     write_described_part(writing_path(options_.folder, state_.step), world_.rank(), state_.step,
-                         tensors_);
+                         tensors_, {.progress = [this] { ++progress_; }});
   });
   return std::nullopt;
 }
@@ -81,12 +81,16 @@ void CheckpointSaver::take_copy(const std::vector<SavedTensor>& tensors) {
 }
 
 void CheckpointSaver::start(std::function<void()> job) {
-  if (options_.where == Where::kBackground) {
-    job_ = std::async(std::launch::async, std::move(job));
-  } else {
-    std::packaged_task<void()> now(std::move(job));
-    job_ = now.get_future();
-    now();
+  job_ = std::async(std::launch::async, std::move(job));
+}
+
+void CheckpointSaver::wait_for_job() {
+  constexpr std::chrono::milliseconds kLook{50};
+  int64_t seen = progress_;
+  while (job_.wait_for(kLook) != std::future_status::ready) {
+    const int64_t now = progress_;
+    if (now != seen && options_.alive) options_.alive();
+    seen = now;
   }
 }
 
@@ -139,7 +143,7 @@ std::optional<SaveResult> CheckpointSaver::finish() {
   const std::vector<int64_t> quiet(static_cast<size_t>(world_.size()), kQuiet);
   std::optional<SaveResult> result;
   while (!idle()) {
-    if (job_.valid()) job_.wait();
+    if (job_.valid()) wait_for_job();
     result = advance(quiet);
   }
   return result;

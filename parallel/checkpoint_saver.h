@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <future>
 #include <optional>
 #include <span>
@@ -18,13 +20,13 @@ struct SaveResult {
 
 // Saves checkpoints together with the other ranks, while training goes on.
 //
-//   begin     copies what this rank answers for (the one stall) and leaves; a thread writes the
-//   file word      how far this rank is: travels in a reduction that the steps make anyway advance
-//   with everybody's words, at the same step on all ranks: when all files are on the disk,
-//             a thread of rank 0 publishes; when that is done, there is a result
+//   begin     copies what this rank answers for (the one stall); a thread writes the file
+//   word      how far this rank is: travels in a reduction that the steps make anyway
+//   advance   with everybody's words, at the same step on all ranks: when all files are on the
+//             disk, a thread of rank 0 publishes; when that is done, there is a result
 //   finish    waits for the end instead
 //
-// In the foreground there is no copy: begin writes, and finish must follow.
+// In the foreground there is no copy: finish must follow begin before the tensors change.
 class CheckpointSaver {
  public:
   enum class Where : uint8_t { kForeground, kBackground };
@@ -32,6 +34,8 @@ class CheckpointSaver {
     std::string folder;
     int64_t keep = 0;  // checkpoints that stay; 0: all
     Where where = Where::kForeground;
+    // Called now and then by the thread that waits for a save, while that gets on.
+    std::function<void()> alive = {};
   };
   CheckpointSaver(Exec& exec, Communicator& world, Options options);
   ~CheckpointSaver();  // waits for this rank's thread
@@ -47,6 +51,7 @@ class CheckpointSaver {
  private:
   enum class Phase : uint8_t { kIdle, kWriting, kPublishing };
   void start(std::function<void()> job);
+  void wait_for_job();
   std::string failure_of_job();
   void take_copy(const std::vector<SavedTensor>& tensors);
 
@@ -57,6 +62,7 @@ class CheckpointSaver {
   Manifest state_;                    // of the save under way
   std::vector<SavedTensor> tensors_;  // what it writes
   Arena copy_;                        // the memory behind them; kept for the next save
+  std::atomic<int64_t> progress_ = 0;  // grows while the job gets on
   std::future<void> job_;
 };
 

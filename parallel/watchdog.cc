@@ -53,6 +53,12 @@ std::string suspect_line(const RankSight& s, State state) {
 
 }  // namespace
 
+bool somebody_gets_on(const std::vector<RankSight>& sights, double seconds) {
+  return std::any_of(sights.begin(), sights.end(), [&](const RankSight& s) {
+    return s.seen && s.last.call.empty() && s.last.seconds + s.silent < seconds;
+  });
+}
+
 std::string waiting_report(int me, const std::vector<RankSight>& sights, double silent_after) {
   const Heartbeat& mine = sights[static_cast<size_t>(me)].last;
   std::string text = fmt::format("{} has waited {:.1f} s in {}, {}{}", who(mine), mine.seconds,
@@ -177,19 +183,24 @@ bool Watchdog::speaks() const {
 }
 
 void Watchdog::judge(const Activity::Now& now) {
-  const bool over = options_.limit > 0 && now.seconds >= options_.limit;
+  std::vector<RankSight> known;
+  for (const Sight& sight : sights_) known.push_back(sight.known);
+  const bool over = options_.limit > 0 && now.seconds >= options_.limit &&
+                    !somebody_gets_on(known, options_.limit);
   if (said_calls_ != now.calls) {
     said_calls_ = now.calls;
     say_at_ = options_.slow > 0 ? options_.slow : options_.limit;
+    over_at_ = options_.limit;
   }
   // One rank speaks and ends the job; the others only if that did not end them.
-  if (!over) yields_ = false;
+  if (!over) {
+    yields_ = false;
+    over_at_ = std::max(options_.limit, now.seconds);
+  }
   const bool mine = speaks() && !yields_;
-  if (over && !mine) yields_ = now.seconds < options_.limit + kPatience;
+  if (over && !mine) yields_ = now.seconds < over_at_ + kPatience;
   if (over ? yields_ : !mine || now.seconds < say_at_) return;
   say_at_ = 2 * now.seconds;
-  std::vector<RankSight> known;
-  for (const Sight& sight : sights_) known.push_back(sight.known);
   std::string text = waiting_report(rank_.rank, known, silent_after(interval_.count()));
   if (!over) return say_(text);
   say_(text + fmt::format("\n  longer than run.watchdog_seconds = {:g}: all ranks are ended",

@@ -17,7 +17,7 @@ namespace weft {
 struct WatchdogOptions {
   std::string folder;  // of the heartbeats of all ranks
   double slow = 10;    // seconds in one call, then the ranks it waits for are named; 0: never
-  double limit = 600;  // seconds, then the job is ended; 0: never
+  double limit = 600;  // seconds in which no rank gets on, then the job is ended; 0: never
 };
 
 // What one rank knows of another by reading its file now and then.
@@ -27,6 +27,10 @@ struct RankSight {
   Heartbeat last = {};
   double silent = 0;  // seconds that its beat has not grown, by the reader's clock
 };
+
+// Whether a rank that the others may wait for has moved within `seconds`: writing a large checkpoint
+// to a slow disk takes long, and block by block it gets on.
+bool somebody_gets_on(const std::vector<RankSight>& sights, double seconds);
 
 // Who waits where and for whom, for people. `sights`: all ranks, by rank; `me` is one that waits.
 std::string waiting_report(int me, const std::vector<RankSight>& sights, double silent_after);
@@ -71,6 +75,7 @@ class Watchdog {
   int64_t said_calls_ = -1;  // the call that was last spoken of
   double say_at_ = 0;        // seconds in that call, for the next time
   bool yields_ = false;      // another rank was to end the job
+  double over_at_ = 0;       // seconds in that call, when it was
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;

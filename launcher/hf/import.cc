@@ -69,7 +69,7 @@ std::string write_checkpoint(Pool& pool, const HfFolder& from, ImportPlan& plan,
   const BringTensor bring = [&](SavedTensor& t) { t.local = from.read(pool, *next++); };
   const std::string beside = begin_writing(checkpoints, manifest.step, bytes);
   try {
-    const Manifest written = write_part(beside, 0, manifest.step, tensors, bring);
+    const Manifest written = write_part(beside, 0, manifest.step, tensors, {.bring = bring});
     manifest.files = written.files;
     manifest.pieces = written.pieces;
     return publish_checkpoint(checkpoints, manifest, 0);

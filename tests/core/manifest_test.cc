@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(
          "more than it has bytes"},
         {"SpacedName", [](json& b) { b["slices"][0]["tensor"] = "a b"; }, "tensor name"},
         {"Hash", [](json& b) { b["files"][0]["hash"] = "zz"; }, "hash"},
-        {"Version", [](json& b) { b["version"] = 1; }, "version is 1"},
+        {"Version", [](json& b) { b["version"] = 1; }, "has format 1, this program reads format 2: an older weft wrote it"},
         {"Step", [](json& b) { b["step"] = -1; }, "step"},
         {"NoStep", [](json& b) { b.erase("step"); }, "step"},
         {"Data",

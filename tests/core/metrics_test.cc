@@ -54,6 +54,8 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   m.dropped = 9;
   m.tokens = int64_t{1} << 53;
   m.sources = {{"a\"b", 30, 1.5}, {"c", 10, 0.25}};
+  EXPECT_EQ(to_json(m).find("save_ms"), std::string::npos);  // nothing was saved
+  m.save_ms = 12.5;
   const auto json = nlohmann::json::parse(to_json(m));
   for (const char* key :
        {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
@@ -72,6 +74,7 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   EXPECT_FALSE(json.contains("expert_pairs"));
   m.expert_pairs = {{3, 0, 5}, {8, 0, 0}};
   EXPECT_EQ(nlohmann::json::parse(to_json(m))["expert_pairs"], nlohmann::json(m.expert_pairs));
+  EXPECT_EQ(json["save_ms"], 12.5);
   EXPECT_EQ(json["tokens"], m.tokens);
   EXPECT_EQ(json["sources"]["a\"b"]["epochs"], 1.5);
   EXPECT_EQ(json["sources"]["c"]["samples"], 10);

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/indexed_dataset.h"
 #include "launcher/resume.h"
 #include "parallel/checkpoint_folder.h"
+#include "tests/support/drill.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
@@ -133,12 +135,25 @@ TEST_F(DiskFaults, AReadOnlyFolderIsRefusedAtTheStart) {
 }
 
 TEST_F(DiskFaults, AFolderThatVanishesWhileTrainingIsMadeAgain) {
-  Program program(train(folder / "run", {"train.steps=40", "run.checkpoint_every=20", "train.log_every=1"}));
-  ASSERT_TRUE(program.wait_for(" 2/40  loss"));
+  // Halted before step 7: the save of step 4, in the foreground, is over.
+  const Drill drill("0:7:stopped");
+  Program program(train(folder / "run", {"train.steps=8", "run.checkpoint_every=4", "run.background_save=false"}));
+  ASSERT_TRUE(program.wait_for_halt());
+  expect_whole(folder / "run", 4);
   fs::remove_all(folder / "run/checkpoints");
+  program.signal(SIGCONT);
   const Outcome o = program.wait();
   EXPECT_EQ(o.code, 0) << o.err;
-  expect_whole(folder / "run", 40);
+  expect_whole(folder / "run", 8);
+}
+
+TEST_F(DiskFaults, MetricsTellHowLongSavingHeldUpTheRun) {
+  ASSERT_EQ(run_weft(train(folder / "run")).code, 0);
+  std::ifstream metrics(folder / "run/metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);) {
+    const auto step = nlohmann::json::parse(line);
+    EXPECT_EQ(step.contains("save_ms"), step["step"] == 3) << line;  // saved after step 2
+  }
 }
 
 TEST_F(DiskFaults, StartingAnewKeepsTheCheckpointsOfBefore) {

@@ -142,14 +142,22 @@ TEST_P(CheckpointLayouts, AreReadByAllOthers) {
   write_by(kLayouts[GetParam()], folder / "c");
   const FoundCheckpoint found = verify_completely(folder / "c/step-000000003");
   for (const Case& reader : kLayouts) {
-    run_ranks(reader.world, [&](ThreadComm& world, Exec&) {
-      RankState rank(reader, world);
-      const std::vector<SavedTensor> all = rank.everything();
-      load_tensors(found, all);
-      for (const SavedTensor& t : all) {
-        int64_t wrong = 0;
-        each_element(t, [&](int64_t i, float& x) { wrong += x != value_of(t.name, i); });
-        EXPECT_EQ(wrong, 0) << t.name << " on rank " << world.rank() << " of " << reader.world;
+    run_ranks(reader.world, [&](ThreadComm& world, Exec& exec) {
+      for (const bool newest : {false, true}) {  // while it is checked, or only read
+        RankState rank(reader, world);
+        const std::vector<SavedTensor> all = rank.everything();
+        if (newest) {
+          load_newest(exec, world,
+                      {folder / "c", [](const std::string& what) { FAIL() << what; },
+                       [&](const FoundCheckpoint&) { return all; }});
+        } else {
+          load_tensors(found, all);
+        }
+        for (const SavedTensor& t : all) {
+          int64_t wrong = 0;
+          each_element(t, [&](int64_t i, float& x) { wrong += x != value_of(t.name, i); });
+          EXPECT_EQ(wrong, 0) << t.name << " on rank " << world.rank() << " of " << reader.world;
+        }
       }
     });
   }

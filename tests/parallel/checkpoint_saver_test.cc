@@ -69,7 +69,7 @@ TEST(CheckpointSaver, IsDoneWhenTheWordsOfAllRanksSaySo) {
     EXPECT_FALSE(saver.advance(std::vector<int64_t>{0, 1})) << "rank 1 is busy";
     EXPECT_TRUE(published_checkpoints(folder / "c").empty());
     std::optional<SaveResult> result;
-    for (int polls = 0; !result && polls < 100000; ++polls) {
+    while (!result) {
       const Tensor words = exec.empty({2}, DType::kI64), mine = exec.empty({1}, DType::kI64);
       *mine.data<int64_t>() = saver.word();
       world.all_gather(exec, mine, words);
@@ -135,6 +135,44 @@ TEST(CheckpointSaver, RemovesWhatEarlierSavesLeftUnfinished) {
   save_checkpoint(folder / "c", {.step = 3}, {rows_of(rig.exec, 0, 1, 1)}, 0);
   const auto entries = fs::directory_iterator(folder / "c");
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+// Each of two ranks looks at one file: the damage that one of them finds sends both back, to a
+// checkpoint that overwrites what they had taken from the damaged one.
+TEST(LoadNewest, GoesBackToAWholeCheckpointOnAllRanks) {
+  const ScratchFolder folder;
+  run_ranks(2, [&](ThreadComm& world, Exec& exec) {
+    for (int64_t step = 1; step <= 3; ++step) {
+      save_checkpoint(exec, world, folder / "c", {.step = step},
+                      {rows_of(exec, world.rank(), 2, static_cast<float>(step))}, 0);
+    }
+  });
+  const auto damage = [&](int64_t step, int rank) {
+    const std::string file = checkpoint_path(folder / "c", step) + "/" + rank_file(rank);
+    std::string bytes = get_file(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    put_file(file, bytes);
+  };
+  damage(3, 1);
+  fs::remove(checkpoint_path(folder / "c", 2) + "/" + rank_file(0));
+  std::vector<std::string> said;
+  const auto load = [&](ThreadComm& world, Exec& exec) {
+    const Tensor all = exec.zeros({8, 5});
+    const auto tensors = [&](const FoundCheckpoint&) -> std::vector<SavedTensor> {
+      return {{"parameters/w", {8, 5}, {{{0, 0}, {8, 5}}}, all}};
+    };
+    const auto report = [&](const std::string& what) { said.push_back(what); };
+    const auto found = load_newest(exec, world, {folder / "c", report, tensors});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->manifest.step, 1);
+    for (int64_t i = 0; i < all.elements(); ++i) EXPECT_EQ(all.data<float>()[i], 1);
+  };
+  run_ranks(2, load);
+  ASSERT_EQ(said.size(), 2u);  // by one rank
+  EXPECT_NE(said[0].find("step-000000003/rank-00001.h5: is damaged"), std::string::npos) << said[0];
+  EXPECT_NE(said[1].find("step-000000002/rank-00000.h5"), std::string::npos) << said[1];
+  damage(1, 0);
+  run_ranks(2, [&](ThreadComm& world, Exec& exec) { EXPECT_THROW(load(world, exec), Error); });
 }
 
 // What a disk may have forgotten when the power goes at a moment of saving step 2: everything that

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "core/hash.h"
 #include "core/parameter.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
@@ -83,6 +86,22 @@ TEST(Checkpoint, LeftUnfinishedIsNotSeen) {
   EXPECT_FALSE(newest_checkpoint(folder / "c", [](const std::string&) {}));
   save_checkpoint(folder / "c", {.step = 3}, {piece(rig, tensor_rank(0, 1))}, 0);
   EXPECT_EQ(newest_checkpoint(folder / "c", [](const std::string&) {})->manifest.step, 3);
+}
+
+// Not damage: nobody shall be thrown back to an older one without being asked.
+TEST(Checkpoint, OfAnotherVersionIsRefusedWithAdvice) {
+  Rig rig;
+  const ScratchFolder folder;
+  const SavedTensor whole = piece(rig, tensor_rank(0, 1));
+  save_checkpoint(folder / "c", {.step = 3}, {whole}, 0);
+  const std::string manifest = save_checkpoint(folder / "c", {.step = 4}, {whole}, 0) + "/manifest.json";
+  nlohmann::json body = nlohmann::json::parse(get_file(manifest))["manifest"];
+  body["version"] = 3;
+  put_file(manifest, nlohmann::json{{"hash", hash_of(body.dump())}, {"manifest", body}}.dump());
+  const std::string said = message_of<OtherVersion>(
+      [&] { newest_checkpoint(folder / "c", [](const std::string& what) { FAIL() << what; }); });
+  EXPECT_NE(said.find("format 3, this program reads format 2: a newer weft"), std::string::npos) << said;
+  EXPECT_NE(said.find("run.resume=never"), std::string::npos) << said;
 }
 
 TEST(Checkpoint, FailsWhenNoneOfThemIsWhole) {

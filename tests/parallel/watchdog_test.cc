@@ -67,6 +67,17 @@ TEST(WaitingReport, StaysShortWithThousandsOfRanks) {
   EXPECT_NE(text.find("2047 ranks more wait in barrier over world"), std::string::npos) << text;
 }
 
+// A rank that writes to a slow disk moves now and then; one that waits, or is silent, does not.
+TEST(Watchdog, SeesWhetherSomebodyGetsOn) {
+  const RankSight waits = sight(0, "all_gather over world", 900);
+  EXPECT_TRUE(somebody_gets_on({waits, sight(1, "", 2)}, 600));
+  EXPECT_TRUE(somebody_gets_on({waits, sight(1, "", 2, 597)}, 600));
+  EXPECT_FALSE(somebody_gets_on({waits, sight(1, "", 2, 598)}, 600));
+  EXPECT_FALSE(somebody_gets_on({waits, sight(1, "", 600)}, 600));
+  EXPECT_FALSE(somebody_gets_on({waits, sight(1, "barrier over world", 2)}, 600));
+  EXPECT_FALSE(somebody_gets_on({waits, {.rank = 1}}, 600));
+}
+
 TEST(HeartbeatFile, IsReadBackAndRemovedAtTheEnd) {
   const ScratchFolder folder;
   const std::string beats = folder / "beats";

@@ -38,13 +38,23 @@ Program::~Program() {
 void Program::signal(int number) const { kill(pid_, number); }
 
 bool Program::wait_for(const std::string& text) {
+  return wait_until([&] { return out_so_far().find(text) != std::string::npos; });
+}
+
+bool Program::wait_until(const std::function<bool()>& fact) const {
   for (;;) {
-    if (out_so_far().find(text) != std::string::npos) return true;
+    if (fact()) return true;
     siginfo_t info{};
     waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (info.si_pid != 0) return out_so_far().find(text) != std::string::npos;
+    if (info.si_pid != 0) return fact();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+bool Program::wait_for_halt() const {
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT);
+  return info.si_code == CLD_STOPPED;
 }
 
 Outcome Program::wait() {

@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,14 @@ class Program {
 
   void signal(int number) const;
   std::string out_so_far() const { return get_file(folder_ / "out"); }
+  std::string err_so_far() const { return get_file(folder_ / "err"); }
   // Until `text` has been printed or the program has ended; false in the latter case.
   bool wait_for(const std::string& text);
+  // Until `fact` is one or the program has ended; false when it still is none.
+  bool wait_until(const std::function<bool()>& fact) const;
+  // Until it halts itself (WEFT_FAIL_AT=0:STEP:stopped) or has ended; false in the latter case.
+  // signal(SIGCONT) lets it go on.
+  bool wait_for_halt() const;
   Outcome wait();
 
  private:
