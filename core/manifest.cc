@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/hash.h"
+#include "core/json_reason.h"
 
 namespace weft {
 namespace {
@@ -232,7 +233,7 @@ Manifest manifest_from_json(const std::string& text, const std::string& path) {
     check_places(m, path);
     return m;
   } catch (const Json::exception& error) {
-    refuse(path, error.what());
+    refuse(path, json_reason(error.what()));
   }
 }
 

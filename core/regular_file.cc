@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -19,15 +20,18 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kBlock = 1 << 20;  // bytes; some of them stay in the caches of most machines
-constexpr int64_t kAhead = 8;        // blocks
+// Large enough that threads seldom wait for each other, small enough for the caches of most machines.
+constexpr int64_t kBlock = 4 << 20;  // bytes
+constexpr int64_t kAhead = 6;        // blocks
 constexpr int kReaders = 4;          // requests that a disk has at a time
 
 // Blocks of a file, read by several threads, used by one in their order.
 class Ahead {
  public:
   explicit Ahead(const RegularFile& file) : file_(file) {
-    for (auto& slot : slots_) slot.bytes.resize(kBlock);
+    for (int64_t i = 0; i < std::min(kAhead, blocks_); ++i) {
+      slots_[static_cast<size_t>(i)].bytes = std::make_unique_for_overwrite<std::byte[]>(kBlock);
+    }
     for (int i = 0; i < kReaders; ++i) readers_.emplace_back([this] { read_some(); });
   }
   ~Ahead() {
@@ -47,7 +51,7 @@ class Ahead {
         filled_.wait(lock, [&] { return slot.block == block || failure_; });
         if (failure_) std::rethrow_exception(failure_);
       }
-      use(block * kBlock, std::span(slot.bytes).first(size_of(block)));
+      use(block * kBlock, {slot.bytes.get(), size_of(block)});
       {
         const std::lock_guard lock(mutex_);
         used_ = block + 1;
@@ -59,7 +63,7 @@ class Ahead {
  private:
   struct Slot {
     int64_t block = -1;
-    std::vector<std::byte> bytes;
+    std::unique_ptr<std::byte[]> bytes;
   };
 
   size_t size_of(int64_t block) const {
@@ -76,7 +80,7 @@ class Ahead {
       lock.unlock();
       std::exception_ptr failure;
       try {
-        file_.read(block * kBlock, std::span(slot.bytes).first(size_of(block)));
+        file_.read(block * kBlock, {slot.bytes.get(), size_of(block)});
       } catch (...) {
         failure = std::current_exception();
       }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_reason.h"
 #include "core/permutation.h"
 #include "core/roff.h"
 #include "core/utf8.h"
@@ -26,11 +27,8 @@ std::string text_in_json(const TextInputs& inputs, const std::string& file,
   try {
     object = nlohmann::json::parse(document.text);
   } catch (const nlohmann::json::exception& error) {
-    // "[json.exception.parse_error.101] parse error at ...; last read: ...", which may be the line
-    std::string what = error.what();
-    what = what.substr(what.find(' ') + 1);
     throw ConfigError("{}: not JSON: {}; --jsonl needs one object per line", where,
-                      what.substr(0, what.find("; last read")));
+                      json_reason(error.what()));
   }
   if (!object.is_object()) {
     throw ConfigError("{}: a JSON {} instead of an object; --jsonl needs one object per line",

@@ -42,7 +42,7 @@ std::map<std::string, std::string> identity_of(const Config& config) {
 FoundCheckpoint open_checkpoint(const std::string& path) {
   if (fs::exists(path + "/manifest.json")) return verify_checkpoint(path);
   const auto report = [&](const std::string& what) {
-    fmt::print(stderr, "weft: damaged  {} (the one before it is used)\n", what);
+    fmt::print(stderr, "weft: damaged  {}; the one before it is tried\n", what);
   };
   for (const std::string& folder : {checkpoint_folder(path), path}) {
     if (auto found = newest_checkpoint(folder, report)) return *found;
@@ -89,7 +89,7 @@ RunLock::RunLock(const std::string& run_dir) {
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd_ < 0) {
     throw ConfigError("run.dir = {}: cannot be written: {}; choose another folder", run_dir,
-                      std::strerror(errno));
+                      failure ? failure.message() : std::strerror(errno));
   }
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
   close(fd_);

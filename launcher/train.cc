@@ -134,7 +134,7 @@ class TrainRun {
       return std::nullopt;
     }
     const auto damaged = [this](const std::string& what) {
-      tell("damaged  " + what + " (the one before it is used)");
+      tell("damaged  " + what + "; the one before it is tried");
     };
     const auto tensors = [this](const FoundCheckpoint& found) {
       check_resumable(config_, data_.hashes, found);

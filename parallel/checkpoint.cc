@@ -48,8 +48,10 @@ std::optional<FoundCheckpoint> first_whole(const std::string& folder,
     last = damage;
   }
   if (oldest_first.empty()) return std::nullopt;
-  throw Error("{}: none of its {} checkpoints is whole; of the oldest: {}", folder,
-              oldest_first.size(), last);
+  throw Error(
+      "{}: none of its {} checkpoints is whole; of the oldest: {}. Bring one back from elsewhere, or "
+      "start anew: run.resume=never keeps them beside",
+      folder, oldest_first.size(), last);
 }
 
 // What any rank has found.

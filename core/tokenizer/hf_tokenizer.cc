@@ -1,6 +1,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/json_reason.h"
 #include "core/mapped_file.h"
 #include "core/tokenizer.h"
 #include "core/tokenizer/added_tokens.h"
@@ -218,7 +219,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string content, const std::strin
   try {
     json = nlohmann::json::parse(content);
   } catch (const nlohmann::json::exception& error) {
-    throw ConfigError("{}: not JSON: {}", name, error.what());
+    throw ConfigError("{}: not JSON: {}", name, json_reason(error.what()));
   }
   const JsonPart part(json, name);
   if (!json.is_object() || !json.contains("model"))

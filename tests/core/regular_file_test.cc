@@ -25,7 +25,8 @@ std::string pattern(int64_t bytes) {
 // Around the borders of blocks, and more blocks than are read ahead.
 TEST(ReadThrough, GivesEveryByteOnceAndInOrder) {
   const ScratchFolder folder;
-  for (const int64_t size : {int64_t{0}, int64_t{1}, kMiB - 1, kMiB, kMiB + 1, 23 * kMiB + 7}) {
+  for (const int64_t size :
+       {int64_t{0}, int64_t{1}, kMiB, 4 * kMiB - 1, 4 * kMiB, 4 * kMiB + 1, 43 * kMiB + 7}) {
     const std::string text = pattern(size);
     put_file(folder / "file", text);
     std::string read;
@@ -43,7 +44,7 @@ TEST(ReadThrough, EndsWithTheExceptionOfItsUser) {
   const RegularFile file(folder / "file");
   EXPECT_THROW(read_through(file,
                             [](int64_t at, std::span<const std::byte>) {
-                              if (at == 2 * kMiB) throw Error("enough");
+                              if (at > 0) throw Error("enough");
                             }),
                Error);
 }
