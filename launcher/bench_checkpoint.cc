@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,19 +82,41 @@ std::vector<SavedTensor> some_tensors(Exec& exec, int64_t bytes) {
   return tensors;
 }
 
-nlohmann::json rates(const char* what, int64_t bytes, const std::vector<double>& ours,
-                     const std::vector<double>& dds) {
+// Processor time of this process, or of those it has waited for.
+double processor_seconds(int who) {
+  struct rusage used {};
+  getrusage(who, &used);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+// Seconds of ours and of dd's, run by run, and of processor time in all.
+struct Times {
+  std::vector<double> ours, dds;
+  double our_processor = 0, dd_processor = 0;
+};
+
+nlohmann::json rates(const char* what, int64_t bytes, const Times& times) {
+  const auto& [ours, dds, our_processor, dd_processor] = times;
   std::vector<double> ratio;
   for (size_t i = 0; i + 1 < ours.size(); i += 2) {
     ratio.push_back((dds[i] + dds[i + 1]) / (ours[i] + ours[i + 1]));
   }
   const double size = static_cast<double>(bytes) / 1e9;
   const Quartiles q = quartiles(ratio), a = quartiles(ours), b = quartiles(dds);
-  fmt::print("{:5}  {:.2f} GB/s, dd {:.2f} GB/s: {:.0f} % ({:.0f} to {:.0f})\n", what,
-             size / a.median, size / b.median, 100 * q.median, 100 * q.q1, 100 * q.q3);
+  const double all = size * static_cast<double>(ours.size());
+  fmt::print(
+      "{:5}  {:.2f} GB/s, dd {:.2f} GB/s: {:.0f} % ({:.0f} to {:.0f}); processor time {:.2f} s/GB, "
+      "dd {:.2f}\n",
+      what, size / a.median, size / b.median, 100 * q.median, 100 * q.q1, 100 * q.q3,
+      our_processor / all, dd_processor / all);
   return {{"gb_per_s", size / a.median},
           {"dd_gb_per_s", size / b.median},
           {"ratio", to_json(q)},
+          {"processor_s_per_gb", our_processor / all},
+          {"dd_processor_s_per_gb", dd_processor / all},
           {"ms", milliseconds(a)},
           {"dd_ms", milliseconds(b)}};
 }
@@ -122,30 +145,33 @@ void run(const BenchCheckpointOptions& o) {
     forget(plain);
     forget(checkpoint_path(checkpoints, 1) + "/" + rank_file(0));
   };
-  const auto pairs = [&](auto&& ours, auto&& theirs, auto&& prepare, std::vector<double>& a,
-                         std::vector<double>& b) {
+  const auto pairs = [&](auto&& ours, auto&& theirs, auto&& prepare) {
+    Times times;
     for (int i = 0; i < o.pairs; ++i) {
       for (const bool mine : {true, false, false, true}) {
         prepare();
-        if (mine)
-          a.push_back(seconds_of(ours));
-        else
-          b.push_back(seconds_of(theirs));
+        const int who = mine ? RUSAGE_SELF : RUSAGE_CHILDREN;
+        const double before = processor_seconds(who);
+        if (mine) {
+          times.ours.push_back(seconds_of(ours));
+        } else {
+          times.dds.push_back(seconds_of(theirs));
+        }
+        (mine ? times.our_processor : times.dd_processor) += processor_seconds(who) - before;
       }
     }
+    return times;
   };
   fmt::print("{} in {}, memory to disk and back, {} x A-B-B-A\n", format_bytes(o.bytes), o.dir,
              o.pairs);
-  std::vector<double> write, dd_writes, read, dd_reads;
-  pairs(save, dd_write, clear, write, dd_writes);
+  const Times writes = pairs(save, dd_write, clear);
   nlohmann::json result = {{"bench", "checkpoint"}, {"bytes", o.bytes}};
-  result["write"] = rates("write", o.bytes, write, dd_writes);
+  result["write"] = rates("write", o.bytes, writes);
   clear();
   save();
   dd_write();
   sync();
-  pairs(load, dd_read, forget_all, read, dd_reads);
-  result["read"] = rates("read", o.bytes, read, dd_reads);
+  result["read"] = rates("read", o.bytes, pairs(load, dd_read, forget_all));
   if (!o.json.empty()) write_json(o.json, result);
 }
 
@@ -160,8 +186,8 @@ void add_bench_checkpoint(CLI::App& bench) {
       "Saving counts hashing, syncing, reading back, index and manifest; loading counts the check "
       "of "
       "all hashes, from a cold cache.\n"
-      "JSON: write and read, each {gb_per_s, dd_gb_per_s, ratio {median, q1, q3, repetitions}, ms, "
-      "dd_ms}.");
+      "JSON: write and read, each {gb_per_s, dd_gb_per_s, ratio {median, q1, q3, repetitions}, "
+      "processor_s_per_gb, dd_processor_s_per_gb, ms, dd_ms}.");
   command->add_option("--dir", o->dir, "A folder on the disk to measure");
   command->add_option("--bytes", o->bytes, "Of the checkpoint")->check(CLI::PositiveNumber);
   command->add_option("--pairs", o->pairs, "Of two saves and two copies by dd")
