@@ -63,6 +63,24 @@ TEST_F(Processes, OfAllAxesGiveTheTrainingOfOneRank) {
   expect_promise(16, {{.tensor = 2, .sequence = 2, .pipe = 2, .data = 2, .expert = 2}});
 }
 
+TEST_F(Processes, GiveTheSameBitsHoweverStatesTravel) {
+  const LayoutCase layout{.sequence = 4};
+  std::vector<RankJob> jobs;
+  for (const char* exchange : {"gather", "scan"}) {
+    for (const char* overlap : {"true", "false"}) {
+      jobs.push_back({layout.ranks(),
+                      family_hybrid(joined(layout.overrides(),
+                                           {"train.steps=3", "train.global_batch=4",
+                                            std::string("parallel.sequence_exchange=") + exchange,
+                                            std::string("parallel.overlap=") + overlap}))});
+    }
+  }
+  const std::vector<History> all = train_over_processes(4, jobs);
+  for (size_t i = 1; i < all.size(); ++i) {
+    expect_same_bits(all[i], all[0], jobs[i].config.parallel.sequence_exchange);
+  }
+}
+
 // Two layers of one mixer, experts and a shared one behind each.
 Config model_of(const MixerInfo& mixer, const std::vector<std::string>& overrides) {
   std::set<std::string> options;
