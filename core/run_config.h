@@ -83,6 +83,7 @@ struct TrainConfig {
   std::string precision = "bf16";
   int64_t seed = 1;
   std::string recompute = "none";
+  std::string chunk_states = "recompute";
   int64_t log_every = 1;
   int threads = 0;  // 0: every core this process may use
 };

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/delta_scan.h"
 #include "kernels/tile/heads.h"
+#include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
@@ -110,26 +111,39 @@ int64_t longest(const DeltaScan& in) {
   return tokens;
 }
 
+tile::KeptOffsets kept_offsets(const DeltaTable& table, const DeltaScan& in) {
+  return tile::KeptOffsets("delta_scan", documents_of(in) * in.heads, [&](int64_t i) {
+    return table.kept(item_of(in, i).tokens.count, in.key, in.value);
+  });
+}
+
 }  // namespace
 
+int64_t delta_scan_kept(Exec& exec, const DeltaScan& in) {
+  return kept_offsets(table_of(exec), in).floats();
+}
+
 void delta_scan_forward(Exec& exec, const DeltaScan& in, ConstView initial_state, View out,
-                        View final_state) {
+                        View final_state, View kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, final_state, "final_state");
   tile::check_matrix("delta_scan", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
   const DeltaTable& table = table_of(exec);
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.forward_scratch(in.key, in.value),
             [&](const Item& item, float* scratch) {
               table.forward(task_of(in, item, initial_state),
                             {tile::head_of(out, item.tokens, item.head, in.value),
-                             state_of<tile::Out>(in, final_state, item)},
+                             state_of<tile::Out>(in, final_state, item),
+                             offsets.of(kept, item.index)},
                             scratch);
             });
 }
 
 void delta_scan_backward(Exec& exec, const DeltaScan& in, ConstView initial_state, ConstView d_out,
-                         ConstView d_final_state, const DeltaScanGradients& gradients) {
+                         ConstView d_final_state, const DeltaScanGradients& gradients,
+                         ConstView kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, d_final_state, "d_final_state");
@@ -145,6 +159,7 @@ void delta_scan_backward(Exec& exec, const DeltaScan& in, ConstView initial_stat
     dq = dq_heads.view(), dk = dk_heads.view();
   }
   const DeltaTable& table = table_of(exec);
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.backward_scratch(longest(in), in.key, in.value),
             [&](const Item& item, float* scratch) {
               table.backward(task_of(in, item, initial_state),
@@ -155,7 +170,8 @@ void delta_scan_backward(Exec& exec, const DeltaScan& in, ConstView initial_stat
                               tile::head_of(gradients.dv, item.tokens, item.head, in.value),
                               tile::column_of(gradients.d_beta, item.tokens, item.head),
                               tile::column_of(gradients.d_log_decay, item.tokens, item.head),
-                              state_of<tile::Out>(in, gradients.d_initial_state, item)},
+                              state_of<tile::Out>(in, gradients.d_initial_state, item),
+                              offsets.of(kept, item.index)},
                              scratch);
             });
   if (group > 1) {

@@ -21,9 +21,13 @@ struct DeltaScan {
   float scale = 1.0f;
 };
 
-// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted.
+// Floats that forward may leave for backward: what it finds out about every chunk.
+int64_t delta_scan_kept(Exec& exec, const DeltaScan& in);
+
+// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept: f32
+// of that many numbers; not given: backward walks through the documents once more.
 void delta_scan_forward(Exec& exec, const DeltaScan& in, ConstView initial_state, View out,
-                        View final_state);
+                        View final_state, View kept = {});
 
 // Overwritten: dq, dk, dv (type of the inputs or f32), d_beta and d_log_decay f32 (the latter not given when
 // there is no decay), d_initial_state (may be not given).
@@ -33,6 +37,7 @@ struct DeltaScanGradients {
   View d_initial_state;
 };
 void delta_scan_backward(Exec& exec, const DeltaScan& in, ConstView initial_state, ConstView d_out,
-                         ConstView d_final_state, const DeltaScanGradients& gradients);
+                         ConstView d_final_state, const DeltaScanGradients& gradients,
+                         ConstView kept = {});
 
 }  // namespace weft::kernels

@@ -4,6 +4,8 @@
 
 #include "kernels/cpu/momentum_scan.h"
 #include "kernels/launch.h"
+#include "kernels/tile/heads.h"
+#include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
@@ -54,24 +56,36 @@ void check_scan(const MomentumScan& in) {
 
 // One head of one document.
 struct Item {
-  int64_t index, document, head, begin, tokens;
+  int64_t index, document, head;
+  tile::Tokens tokens;
 
   Item(const MomentumScan& in, int64_t index)
-      : index(index),
-        document(index / in.heads),
-        head(index % in.heads),
-        begin(in.documents[static_cast<size_t>(document)]),
-        tokens(in.documents[static_cast<size_t>(document) + 1] - begin) {}
+      : index(index), document(index / in.heads), head(index % in.heads) {
+    const auto d = static_cast<size_t>(document);
+    tokens = {in.documents[d], in.documents[d + 1] - in.documents[d]};
+  }
 
   template <class V>
   auto rows(const V& x, int64_t width) const {
-    if (!given(x)) return rows_of(x);
-    return rows_of(x.row_range(begin, tokens).columns(head * width, width));
+    auto view = tile::head_of(x, tokens, head, width);
+    view.rows = tokens.count, view.columns = width;  // also where there are no tokens
+    return view;
   }
   template <class V>
-  auto state(const MomentumScan& in, const V& states) const {
-    using T = decltype(states.template as<float>());
-    return given(states) ? states.template as<float>() + index * in.key * in.value : T{nullptr};
+  auto column(const V& x) const {
+    return tile::column_of(x, tokens, head);
+  }
+  template <class To, class V>
+  To state(const MomentumScan& in, const V& states) const {
+    if (!given(states)) return {};
+    return {states.template as<float>() + index * in.key * in.value, in.value, in.key, in.value,
+            DType::kF32};
+  }
+  MomentumStatesIn states(const MomentumScan& in, const MomentumStates& s) const {
+    return {state<tile::In>(in, s.m), state<tile::In>(in, s.s), state<tile::In>(in, s.anchor)};
+  }
+  MomentumStatesTo states(const MomentumScan& in, const MomentumStatesOut& s) const {
+    return {state<tile::Out>(in, s.m), state<tile::Out>(in, s.s), state<tile::Out>(in, s.anchor)};
   }
 };
 
@@ -79,18 +93,18 @@ MomentumTask task_of(const MomentumScan& in, const MomentumStates& entering, con
   return {.q = item.rows(in.q, in.key),
           .k = item.rows(in.k, in.key),
           .v = item.rows(in.v, in.value),
-          .theta = item.rows(in.theta, 1),
-          .alpha = item.rows(in.alpha, 1),
-          .eta = item.rows(in.eta, 1),
-          .tokens = item.tokens,
+          .theta = item.column(in.theta),
+          .alpha = item.column(in.alpha),
+          .eta = item.column(in.eta),
           .before = in.before[static_cast<size_t>(item.document)],
-          .key = in.key,
-          .value = in.value,
           .mini_batch = in.mini_batch,
           .scale = in.scale,
-          .m = item.state(in, entering.m),
-          .s = item.state(in, entering.s),
-          .anchor = item.state(in, entering.anchor)};
+          .entering = item.states(in, entering)};
+}
+
+tile::KeptOffsets kept_offsets(const MomentumTable& table, const MomentumScan& in) {
+  return tile::KeptOffsets("momentum_scan", count(in) * in.heads,
+                           [&](int64_t i) { return table.kept(task_of(in, {}, Item(in, i))); });
 }
 
 template <class Task>
@@ -112,25 +126,30 @@ int64_t longest(const MomentumScan& in) {
 
 }  // namespace
 
+int64_t momentum_scan_kept(Exec& exec, const MomentumScan& in) {
+  return kept_offsets(table_of(exec.isa), in).floats();
+}
+
 void momentum_scan_forward(Exec& exec, const MomentumScan& in, const MomentumStates& entering,
-                           View out, const MomentumStatesOut& leaving) {
+                           View out, const MomentumStatesOut& leaving, View kept) {
   check_scan(in);
   check_states(in, entering, "an entering state");
   check_states(in, leaving, "a leaving state");
   check_matrix(out, in.q.rows(), in.heads * in.value, "momentum_scan: out");
   const MomentumTable& table = table_of(exec.isa);
-  for_items(exec, in, table.forward_scratch(in.key, in.value),
-            [&](const Item& item, float* scratch) {
-              table.forward(task_of(in, entering, item),
-                            {item.rows(out, in.value), item.state(in, leaving.m),
-                             item.state(in, leaving.s), item.state(in, leaving.anchor)},
-                            scratch);
-            });
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
+  for_items(
+      exec, in, table.forward_scratch(in.key, in.value), [&](const Item& item, float* scratch) {
+        table.forward(
+            task_of(in, entering, item),
+            {item.rows(out, in.value), item.states(in, leaving), offsets.of(kept, item.index)},
+            scratch);
+      });
 }
 
 void momentum_scan_backward(Exec& exec, const MomentumScan& in, const MomentumStates& entering,
                             ConstView d_out, const MomentumStates& d_leaving,
-                            const MomentumScanGradients& g) {
+                            const MomentumScanGradients& g, ConstView kept) {
   check_scan(in);
   check_states(in, entering, "an entering state");
   check_states(in, d_leaving, "the gradient of a leaving state");
@@ -143,18 +162,17 @@ void momentum_scan_backward(Exec& exec, const MomentumScan& in, const MomentumSt
   check_gate(in, g.d_alpha, "momentum_scan: d_alpha");
   check_gate(in, g.d_eta, "momentum_scan: d_eta");
   const MomentumTable& table = table_of(exec.isa);
-  for_items(
-      exec, in, table.backward_scratch(longest(in), in.key, in.value),
-      [&](const Item& item, float* scratch) {
-        table.backward(
-            task_of(in, entering, item),
-            {item.rows(d_out, in.value), item.state(in, d_leaving.m), item.state(in, d_leaving.s),
-             item.state(in, d_leaving.anchor), item.rows(g.dq, in.key), item.rows(g.dk, in.key),
-             item.rows(g.dv, in.value), item.rows(g.d_theta, 1), item.rows(g.d_alpha, 1),
-             item.rows(g.d_eta, 1), item.state(in, g.entering.m), item.state(in, g.entering.s),
-             item.state(in, g.entering.anchor)},
-            scratch);
-      });
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
+  for_items(exec, in, table.backward_scratch(longest(in), in.key, in.value),
+            [&](const Item& item, float* scratch) {
+              table.backward(
+                  task_of(in, entering, item),
+                  {item.rows(d_out, in.value), item.states(in, d_leaving), item.rows(g.dq, in.key),
+                   item.rows(g.dk, in.key), item.rows(g.dv, in.value), item.column(g.d_theta),
+                   item.column(g.d_alpha), item.column(g.d_eta), item.states(in, g.entering),
+                   offsets.of(kept, item.index)},
+                  scratch);
+            });
 }
 
 }  // namespace weft::kernels

@@ -33,9 +33,13 @@ struct MomentumStatesOut {
   View m = {}, s = {}, anchor = {};
 };
 
-// out [tokens, heads * value], type of v or f32.
+// Floats that forward may leave for backward: the states between chunks.
+int64_t momentum_scan_kept(Exec& exec, const MomentumScan& in);
+
+// out [tokens, heads * value], type of v or f32. kept: f32 of that many numbers; not given:
+// backward walks through the documents once more.
 void momentum_scan_forward(Exec& exec, const MomentumScan& in, const MomentumStates& entering,
-                           View out, const MomentumStatesOut& leaving);
+                           View out, const MomentumStatesOut& leaving, View kept = {});
 
 // Overwritten; d_alpha and d_eta only where alpha and eta are given; `entering` where wanted (with
 // no anchor given, its gradient is part of m's).
@@ -46,6 +50,6 @@ struct MomentumScanGradients {
 };
 void momentum_scan_backward(Exec& exec, const MomentumScan& in, const MomentumStates& entering,
                             ConstView d_out, const MomentumStates& d_leaving,
-                            const MomentumScanGradients& gradients);
+                            const MomentumScanGradients& gradients, ConstView kept = {});
 
 }  // namespace weft::kernels

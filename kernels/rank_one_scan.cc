@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/rank_one_scan.h"
 #include "kernels/tile/heads.h"
+#include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
@@ -128,36 +129,50 @@ int64_t longest_document(const RankOneScan& in) {
   return tokens;
 }
 
+tile::KeptOffsets kept_offsets(const RankOneTable& table, const RankOneScan& in) {
+  return tile::KeptOffsets("rank_one_scan", document_count(in) * in.heads, [&](int64_t i) {
+    return table.kept(item_of(in, i).tokens.count, in.key, in.value);
+  });
+}
+
 }  // namespace
 
+int64_t rank_one_scan_kept(Exec& exec, const RankOneScan& in) {
+  return kept_offsets(table_of(exec, in), in).floats();
+}
+
 void rank_one_scan_forward(Exec& exec, const RankOneScan& in, ConstView initial_state, View out,
-                           View final_state) {
+                           View final_state, View kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, final_state, "final_state");
   tile::check_matrix(kName, "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
   const RankOneTable& table = table_of(exec, in);
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.forward_scratch(in.key, in.value),
             [&](const Item& item, float* scratch) {
               table.forward(task_of(in, item, initial_state),
                             {tile::head_of(out, item.tokens, item.head, in.value),
-                             state_of<tile::Out>(in, final_state, item)},
+                             state_of<tile::Out>(in, final_state, item),
+                             offsets.of(kept, item.index)},
                             scratch);
             });
 }
 
 void rank_one_scan_backward(Exec& exec, const RankOneScan& in, ConstView initial_state,
                             ConstView d_out, ConstView d_final_state,
-                            const RankOneScanGradients& gradients) {
+                            const RankOneScanGradients& gradients, ConstView kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, d_final_state, "d_final_state");
   check_gradients(in, d_out, gradients);
   const RankOneTable& table = table_of(exec, in);
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.backward_scratch(longest_document(in), in.key, in.value),
             [&](const Item& item, float* scratch) {
-              table.backward(task_of(in, item, initial_state),
-                             gradients_of(in, item, d_out, d_final_state, gradients), scratch);
+              RankOneGradients g = gradients_of(in, item, d_out, d_final_state, gradients);
+              g.kept = offsets.of(kept, item.index);
+              table.backward(task_of(in, item, initial_state), g, scratch);
             });
 }
 

@@ -27,9 +27,13 @@ struct RankOneScan {
   float scale = 1.0f;
 };
 
-// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted.
+// Floats that forward may leave for backward: what it finds out about every chunk.
+int64_t rank_one_scan_kept(Exec& exec, const RankOneScan& in);
+
+// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept: f32
+// of that many numbers; not given: backward walks through the documents once more.
 void rank_one_scan_forward(Exec& exec, const RankOneScan& in, ConstView initial_state, View out,
-                           View final_state);
+                           View final_state, View kept = {});
 
 // Overwritten: dq, dk, dv, d_alpha, d_beta (type of q or f32; d_alpha not given when alpha is not,
 // and d_beta then f32), d_log_decay f32, d_initial_state (may be not given).
@@ -41,6 +45,6 @@ struct RankOneScanGradients {
 };
 void rank_one_scan_backward(Exec& exec, const RankOneScan& in, ConstView initial_state,
                             ConstView d_out, ConstView d_final_state,
-                            const RankOneScanGradients& gradients);
+                            const RankOneScanGradients& gradients, ConstView kept = {});
 
 }  // namespace weft::kernels

@@ -12,7 +12,7 @@ namespace weft {
 namespace {
 
 struct BenchMixerOptions {
-  std::string mixer, precision = "f32", json, acp;
+  std::string mixer, precision = "f32", json, acp, chunk_states = "recompute";
   std::vector<std::string> set;
   std::vector<int64_t> lengths = {4096};
   int64_t batch = 0, tokens = 0, heads = 8, dk = 128, dv = 128, hidden = 64, decode = 16;
@@ -77,7 +77,15 @@ class MixerBench {
   nlohmann::json run() {
     nlohmann::json sizes = nlohmann::json::array();
     std::vector<Timing> per_token;
-    for (const int64_t length : o_.lengths) sizes.push_back(measure(length, per_token));
+    for (const int64_t length : o_.lengths) {
+      const bool first_keeps = o_.chunk_states == "keep";
+      sizes.push_back(measure(length, first_keeps ? ChunkStates::kKept : ChunkStates::kRecomputed,
+                              per_token));
+      std::vector<Timing> dropped;
+      if (o_.chunk_states == "both") {
+        sizes.push_back(measure(length, ChunkStates::kKept, dropped));
+      }
+    }
     nlohmann::json result = {{"bench", "mixer"},
                              {"mixer", o_.mixer},
                              {"precision", o_.precision},
@@ -92,7 +100,7 @@ class MixerBench {
                  slope.value, slope.half_width);
       result["slope"] = {{"value", slope.value}, {"half_width", slope.half_width}};
     }
-    if (sizes.size() == 1) result.update(sizes[0]);
+    if (o_.lengths.size() == 1) result.update(sizes[0]);
     result["sizes"] = sizes;
     return result;
   }
@@ -112,7 +120,7 @@ class MixerBench {
     return t;
   }
 
-  nlohmann::json measure(int64_t length, std::vector<Timing>& per_token) {
+  nlohmann::json measure(int64_t length, ChunkStates states, std::vector<Timing>& per_token) {
     const int64_t batch = o_.batch > 0 ? o_.batch : std::max<int64_t>(1, o_.tokens / length);
     const int64_t tokens = batch * length;
     std::vector<int32_t> documents;
@@ -120,6 +128,7 @@ class MixerBench {
     Sequence sequence = make_sequence(exec(), documents);
     CoreProfile profile;
     sequence.profile = &profile;
+    sequence.chunk_states = states;
     const Tensor x = normal("x", {tokens, o_.hidden}, type_);
     const Tensor dy = normal("dy", {tokens, o_.hidden}, DType::kF32);
 
@@ -143,7 +152,8 @@ class MixerBench {
     }
     const double peak_after = peak_gflops(exec().threads, type_);
     return describe(length, batch, profile, times, step,
-                    {{"bytes_saved", saved_bytes},
+                    {{"chunk_states", states == ChunkStates::kKept ? "keep" : "recompute"},
+                     {"bytes_saved", saved_bytes},
                      {"peak_gflops_before", peak_before},
                      {"peak_gflops_after", peak_after}});
   }
@@ -166,10 +176,11 @@ class MixerBench {
                 {"gflops", 3 * flops / both.median / 1e9},
                 {"share_of_gemm", 3 * flops / both.median / 1e9 / peak}});
     fmt::print(
-        "{} ({}) {} T={} B={}: forward {:.1f} ms ({:.1f} to {:.1f}), forward+backward {:.1f} ms "
+        "{} ({}) {} T={} B={}{}: forward {:.1f} ms ({:.1f} to {:.1f}), forward+backward {:.1f} ms "
         "({:.1f} to {:.1f}), {:.0f} tokens/s, {:.0f} and {:.0f} % of our GEMM, {:.0f} bytes saved "
         "per token\n",
-        o_.mixer, programs, o_.precision, length, batch, forward.median * 1e3, forward.q1 * 1e3,
+        o_.mixer, programs, o_.precision, length, batch,
+        out["chunk_states"] == "keep" ? ", chunk states kept" : "", forward.median * 1e3, forward.q1 * 1e3,
         forward.q3 * 1e3, both.median * 1e3, both.q1 * 1e3, both.q3 * 1e3, tokens / both.median,
         100 * flops / forward.median / 1e9 / peak, 100 * 3 * flops / both.median / 1e9 / peak,
         out["bytes_saved"].get<double>() / tokens);
@@ -255,10 +266,11 @@ void add_bench_mixer(CLI::App& bench) {
       "         weft bench mixer --mixer retnet --seq 2048,8192,32768,65536 --tokens 65536   "
       "(slope)\n"
       "         weft bench mixer --mixer fox --acp on --seq 16384\n"
+      "         weft bench mixer --mixer kda --chunk-states both   (formed again in backward, or kept)\n"
       "JSON: forward_ms, forward_backward_ms, decode_ms {median, q1, q3, repetitions}, "
       "tokens_per_s, gflops,\n"
       "share_of_gemm, peak_gflops_before, peak_gflops_after, bytes_saved, state_bytes, program, "
-      "pruned; for\n"
+      "chunk_states,\npruned; for "
       "several lengths the same in `sizes`, and `slope` {value, half_width}: the exponent of the "
       "length in\n"
       "the time per token, with its 95 % confidence interval.");
@@ -279,6 +291,11 @@ void add_bench_mixer(CLI::App& bench) {
   command->add_option("--acp", o->acp, "Pruning of fox")->check(CLI::IsMember({"on", "off"}));
   command->add_option("--precision", o->precision, "Of activations and weights")
       ->check(CLI::IsMember({"f32", "bf16"}));
+  command
+      ->add_option("--chunk-states", o->chunk_states,
+                   "States between chunks: formed again in backward, kept by forward, or one after "
+                   "the other")
+      ->check(CLI::IsMember({"recompute", "keep", "both"}));
   command->add_option("--decode", o->decode, "Tokens to decode after the document; 0: none")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--threads", o->threads, "0: every core");

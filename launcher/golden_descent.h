@@ -4,7 +4,8 @@
 
 namespace weft {
 
-// Cores "ttt" and "titans_*": descent with and without momentum, with its gates given.
+// Cores "ttt", "ttt_ln" and "titans_*": descent with a norm inside its loss, with and without
+// momentum, with its gates given.
 bool is_descent_core(const GoldenCase& golden);
 void run_descent_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
 

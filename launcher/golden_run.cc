@@ -5,6 +5,7 @@
 #include "launcher/golden_cores.h"
 #include "launcher/golden_delta.h"
 #include "launcher/golden_descent.h"
+#include "launcher/golden_lasp2.h"
 #include "launcher/golden_memories.h"
 #include "launcher/golden_rank_one.h"
 #include "launcher/golden_ssm.h"
@@ -67,6 +68,7 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   flag("out_norm.weight", "output_norm");
   flag("ogate_proj.weight", "output_gate");
   flag("k_shift.weight", "kv_shift");
+  if (golden.mixer == "ttt") flag("ln.weight", "inner_norm");
   if (golden.has("w." + scope + "out_proj.weight")) {
     table.set("inner", golden.shape("w." + scope + "out_proj.weight")[1]);
   }
@@ -321,6 +323,8 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
     run_descent_core(exec, golden, compare);
   else if (is_rank_one_core(golden))
     run_rank_one_core(exec, golden, compare);
+  else if (is_lasp2(golden))
+    run_lasp2(exec, golden, compare);
   else if (golden.kind == "layer")
     run_layer(runtime, golden, compare);
   else if (golden.kind == "moe")
@@ -335,7 +339,7 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
 
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
   Comparison compare(golden, tolerance);
-  const bool mixer = golden.kind == "layer" || golden.kind == "core";
+  const bool mixer = golden.kind == "layer" || golden.kind == "core" || is_lasp2(golden);
   if (mixer && golden.precision == DType::kBF16) {
     for (const auto& [inputs, weights] : {std::pair{true, true}, {true, false}, {false, true}}) {
       GoldenCase rounded(golden.file().path(), DType::kF32);

@@ -174,6 +174,7 @@ class PipelineRun {
     f.micro = micro_batch_of(exec_, batch_.batch, {first, count, train.sequence},
                              {mesh_.over({Axis::kSequence}), mesh_.over({Axis::kTensor}),
                               travel_of(config_.parallel, overlaps_)});
+    if (train.chunk_states == "keep") f.micro.sequence.chunk_states = ChunkStates::kKept;
     f.passage.context = context_of(
         mesh_, config_.parallel, overlaps_.rows ? Overlap::kOn : Overlap::kOff, f.micro, count);
     f.passage.context.aux_scale = static_cast<float>(share(count));

@@ -72,6 +72,16 @@ Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Com
   return sequence;
 }
 
+std::vector<int32_t> tokens_before(const Sequence& sequence) {
+  std::vector<int32_t> before;
+  for (size_t d = 0; d + 1 < sequence.documents.size(); ++d) {
+    const int32_t begin = sequence.documents[d];
+    const bool some = sequence.positions.defined() && sequence.documents[d + 1] > begin;
+    before.push_back(some ? sequence.positions.data<int32_t>()[begin] : 0);
+  }
+  return before;
+}
+
 std::vector<int32_t> documents_between(const std::vector<int32_t>& documents, int64_t begin,
                                        int64_t end) {
   std::vector<int32_t> part;

@@ -52,6 +52,10 @@ class CoreTimer {
   Clock::time_point start_;
 };
 
+// What backward knows of the states between the chunks of a document: nothing, it forms them again
+// from what the chunks read, or what forward kept of them. The numbers are the same.
+enum class ChunkStates : uint8_t { kRecomputed, kKept };
+
 // How the flat rows of a micro-batch form documents. Row borders of the batch are document borders
 // too; nothing (state, attention, convolution, position) crosses one.
 struct Sequence {
@@ -71,6 +75,7 @@ struct Sequence {
   // Where to keep what each part did, and how long it took; null: nowhere.
   std::vector<SpanRecord>* records = nullptr;
   CoreProfile* profile = nullptr;
+  ChunkStates chunk_states = ChunkStates::kRecomputed;
 
   int64_t tokens() const { return documents.back(); }
   int64_t count() const { return static_cast<int64_t>(documents.size()) - 1; }
@@ -87,6 +92,10 @@ Sequence make_sequence(Exec& exec, std::vector<int32_t> documents,
 // Spans differ by at most one token.
 Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
                        const SpanTravel& travel = {});
+
+// Tokens of each document that came before this span; 0 for documents without tokens here, and
+// where nobody counts positions.
+std::vector<int32_t> tokens_before(const Sequence& sequence);
 
 // The offsets of the documents in tokens [begin, end) of a batch, counted from `begin`. Both ends
 // must be document borders.

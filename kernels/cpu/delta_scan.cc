@@ -46,30 +46,11 @@ int64_t scratch_of(int64_t key, int64_t value) {
   return place(w, Sizes{kChunk, key, value}, nullptr);
 }
 
-void forward(const DeltaTask& task, const DeltaOutputs& outputs, float* scratch) {
-  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  Engine e;
-  ForwardSpace w;
-  place(w, Sizes{kChunk, key, value}, scratch);
-  e.load(w.m, task.initial_state);  // zeros when empty
-  for (int64_t begin = 0; begin < tokens; begin += kChunk) {
-    const int64_t count = chunk_length(begin, tokens);
-    place(w, Sizes{count, key, value}, scratch);
-    expect(e, task, begin + kChunk);
-    e.soon(outputs.out.row_range(begin, count));
-    programs::delta_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
-                            w);
-  }
-  if (!outputs.final_state.empty())
-    e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
-}
-
 tile::In readable(const tile::Out& view) {
   return {view.data, view.stride, view.rows, view.columns, view.dtype};
 }
 
-// What the walk from the start keeps for the walk from the end, in scratch and laid out as
-// operands: for every chunk the state before it, T and the errors, and the state after the last.
+// What the walk from the start keeps for the walk from the end, laid out as operands: for every chunk the state before it, T and the errors, and the state after the last.
 struct Kept {
   float* first;
   int64_t key, value;
@@ -91,11 +72,39 @@ struct Kept {
   }
 };
 
+int64_t kept_floats(int64_t tokens, int64_t key, int64_t value) {
+  return ((tokens + kChunk - 1) / kChunk + 1) * Kept::size(key, value);
+}
+
+void store_state(Engine& e, ForwardSpace& w, const tile::Out& to) {
+  e.run(tile::kFull, tile::take(w.m), tile::store(to));
+}
+
+void forward(const DeltaTask& task, const DeltaOutputs& outputs, float* scratch) {
+  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+  const Kept kept{outputs.kept, key, value};
+  Engine e;
+  ForwardSpace w;
+  place(w, Sizes{kChunk, key, value}, scratch);
+  e.load(w.m, task.initial_state);  // zeros when empty
+  for (int64_t begin = 0; begin < tokens; begin += kChunk) {
+    const int64_t count = chunk_length(begin, tokens);
+    place(w, Sizes{count, key, value}, scratch);
+    expect(e, task, begin + kChunk);
+    e.soon(outputs.out.row_range(begin, count));
+    if (outputs.kept != nullptr) store_state(e, w, kept.state(begin / kChunk));
+    programs::delta_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
+                            w);
+    if (outputs.kept != nullptr) programs::delta_keep(e, kept.rest(begin / kChunk, count), w);
+  }
+  if (outputs.kept != nullptr) store_state(e, w, kept.state((tokens + kChunk - 1) / kChunk));
+  if (!outputs.final_state.empty()) store_state(e, w, outputs.final_state);
+}
+
 int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
-  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
   const int64_t back = scratch_of<BackwardSpace>(key, value);
   const int64_t ahead = scratch_of<ForwardSpace>(key, value);
-  return (chunks + 1) * Kept::size(key, value) + (back > ahead ? back : ahead);
+  return kept_floats(tokens, key, value) + (back > ahead ? back : ahead);
 }
 
 void rebuild(const DeltaTask& task, const Kept& kept, float* scratch) {
@@ -111,10 +120,10 @@ void rebuild(const DeltaTask& task, const Kept& kept, float* scratch) {
       e.soon(task.k.row_range(next, chunk_length(next, tokens)));
       e.soon(task.v.row_range(next, chunk_length(next, tokens)));
     }
-    e.run(tile::kFull, tile::take(w.m), tile::store(kept.state(begin / kChunk)));
+    store_state(e, w, kept.state(begin / kChunk));
     programs::delta_rebuild(e, chunk_of(task, begin, count), kept.rest(begin / kChunk, count), w);
   }
-  e.run(tile::kFull, tile::take(w.m), tile::store(kept.state((tokens + kChunk - 1) / kChunk)));
+  store_state(e, w, kept.state((tokens + kChunk - 1) / kChunk));
 }
 
 // The gradient of the state behind the last chunk, and its product with that state.
@@ -129,9 +138,9 @@ void start_backward(Engine& e, const tile::In& d_final_state, const tile::In& st
 void backward(const DeltaTask& task, const DeltaGradients& g, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   const int64_t chunks = (tokens + kChunk - 1) / kChunk;
-  const Kept kept{scratch, key, value};
-  float* work = scratch + (chunks + 1) * Kept::size(key, value);
-  rebuild(task, kept, work);
+  const Kept kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value};
+  float* work = scratch + kept_floats(tokens, key, value);
+  if (g.kept == nullptr) rebuild(task, kept, work);
 
   Engine e;
   BackwardSpace w;
@@ -164,7 +173,7 @@ void backward(const DeltaTask& task, const DeltaGradients& g, float* scratch) {
 
 const DeltaTable& delta_table(ThisIsa) {
   namespace isa = WEFT_ISA_NAMESPACE;
-  static constexpr DeltaTable table{isa::scratch_of<isa::ForwardSpace>, isa::forward,
+  static constexpr DeltaTable table{isa::kept_floats, isa::scratch_of<isa::ForwardSpace>, isa::forward,
                                     isa::backward_scratch, isa::backward};
   return table;
 }

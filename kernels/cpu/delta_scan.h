@@ -15,16 +15,19 @@ struct DeltaTask {
 struct DeltaOutputs {
   tile::Out out;
   tile::Out final_state;
+  float* kept;  // null: nothing is kept
 };
 struct DeltaGradients {
   tile::In d_out, d_final_state;
   tile::Out dq, dk, dv;
   tile::OutVector d_beta, d_log_decay;
   tile::Out d_initial_state;
+  const float* kept;
 };
 
-// Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.
+// Sizes are counted in floats; scratch is aligned to 64 bytes and belongs to the caller's thread.
 struct DeltaTable {
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value);
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const DeltaTask& task, const DeltaOutputs& outputs, float* scratch);
   int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);

@@ -1,35 +1,44 @@
 #pragma once
 
 #include "kernels/by_isa.h"
-#include "kernels/cpu/rows.h"
+#include "kernels/tile/view.h"
 
 namespace weft::kernels {
 
-inline constexpr int64_t kMomentumChunk = 64;
+// M, S and the anchor, f32 [key, value]. Entering: an empty one is zero (the anchor: as m);
+// leaving: not wanted.
+struct MomentumStatesIn {
+  tile::In m, s, anchor;
+};
+struct MomentumStatesTo {
+  tile::Out m, s, anchor;
+};
 
-// One head of one document: rows begin at its first token and channel. States are f32 [key, value];
-// null: zero (anchor: as m), or not wanted.
+// One head of one document.
 struct MomentumTask {
-  ConstRows q, k, v;
-  ConstRows theta, alpha, eta;  // one column; no data: 0
-  int64_t tokens, before, key, value, mini_batch;
-  float scale;
-  const float *m, *s, *anchor;
+  tile::In q, k, v;
+  tile::InVector theta, alpha, eta;  // empty: 0
+  int64_t before = 0, mini_batch = 1;
+  float scale = 1.0f;
+  MomentumStatesIn entering;
 };
 struct MomentumOutputs {
-  Rows out;
-  float *m, *s, *anchor;
+  tile::Out out;
+  MomentumStatesTo leaving;
+  float* kept;  // null: nothing is kept
 };
 struct MomentumGradients {
-  ConstRows d_out;
-  const float *d_m, *d_s, *d_anchor;  // of the leaving states
-  Rows dq, dk, dv;
-  Rows d_theta, d_alpha, d_eta;
-  float *m, *s, *anchor;
+  tile::In d_out;
+  MomentumStatesIn d_leaving;
+  tile::Out dq, dk, dv;
+  tile::OutVector d_theta, d_alpha, d_eta;
+  MomentumStatesTo entering;
+  const float* kept;
 };
 
-// Scratch is counted in floats and belongs to the caller's thread.
+// Sizes are counted in floats; scratch is aligned to 64 bytes and belongs to the caller's thread.
 struct MomentumTable {
+  int64_t (*kept)(const MomentumTask& task);
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const MomentumTask& task, const MomentumOutputs& outputs, float* scratch);
   int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);

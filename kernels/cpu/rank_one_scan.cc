@@ -51,31 +51,11 @@ int64_t scratch_of(int64_t key, int64_t value) {
   return place(w, Sizes{kChunk, key, value}, nullptr);
 }
 
-template <RankOne form>
-void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch) {
-  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  PairEngine e;
-  ForwardSpace<form> w;
-  place(w, Sizes{kChunk, key, value}, scratch);
-  e.load(w.m, task.initial_state);  // zeros when empty
-  for (int64_t begin = 0; begin < tokens; begin += kChunk) {
-    const int64_t count = chunk_length(begin, tokens);
-    place(w, Sizes{count, key, value}, scratch);
-    expect(e, task, begin + kChunk);
-    e.soon(outputs.out.row_range(begin, count));
-    programs::rank_one_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
-                               w);
-  }
-  if (!outputs.final_state.empty())
-    e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
-}
-
 tile::In readable(const tile::Out& view) {
   return {view.data, view.stride, view.rows, view.columns, view.dtype};
 }
 
-// What the walk from the start keeps for the walk from the end, in scratch and laid out as
-// operands: for every chunk the state before it, Z, T and the scores, and the state after the last.
+// What the walk from the start keeps for the walk from the end, laid out as operands: for every chunk the state before it, Z, T and the scores, and the state after the last.
 template <RankOne form>
 struct Kept {
   float* first;
@@ -109,11 +89,42 @@ struct Kept {
 };
 
 template <RankOne form>
+int64_t kept_floats(int64_t tokens, int64_t key, int64_t value) {
+  return ((tokens + kChunk - 1) / kChunk + 1) * Kept<form>::size(key, value);
+}
+
+template <RankOne form>
+void store_state(PairEngine& e, ForwardSpace<form>& w, const tile::Out& to) {
+  e.run(tile::kFull, tile::take(w.m), tile::store(to));
+}
+
+template <RankOne form>
+void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch) {
+  const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+  const Kept<form> kept{outputs.kept, key, value};
+  PairEngine e;
+  ForwardSpace<form> w;
+  place(w, Sizes{kChunk, key, value}, scratch);
+  e.load(w.m, task.initial_state);  // zeros when empty
+  for (int64_t begin = 0; begin < tokens; begin += kChunk) {
+    const int64_t count = chunk_length(begin, tokens);
+    place(w, Sizes{count, key, value}, scratch);
+    expect(e, task, begin + kChunk);
+    e.soon(outputs.out.row_range(begin, count));
+    if (outputs.kept != nullptr) store_state<form>(e, w, kept.state(begin / kChunk));
+    programs::rank_one_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
+                               w);
+    if (outputs.kept != nullptr) programs::rank_one_keep(e, kept.rest(begin / kChunk, count), w);
+  }
+  if (outputs.kept != nullptr) store_state<form>(e, w, kept.state((tokens + kChunk - 1) / kChunk));
+  if (!outputs.final_state.empty()) store_state<form>(e, w, outputs.final_state);
+}
+
+template <RankOne form>
 int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
-  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
   const int64_t back = scratch_of<BackwardSpace<form>>(key, value);
   const int64_t ahead = scratch_of<ForwardSpace<form>>(key, value);
-  return (chunks + 1) * Kept<form>::size(key, value) + (back > ahead ? back : ahead);
+  return kept_floats<form>(tokens, key, value) + (back > ahead ? back : ahead);
 }
 
 template <RankOne form>
@@ -127,10 +138,10 @@ void rebuild(const RankOneTask& task, const Kept<form>& kept, float* scratch) {
     const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
     place(w, Sizes{count, key, value}, scratch);
     expect(e, task, begin + kChunk);
-    e.run(tile::kFull, tile::take(w.m), tile::store(kept.state(c)));
+    store_state<form>(e, w, kept.state(c));
     programs::rank_one_rebuild(e, chunk_of(task, begin, count), kept.rest(c, count), w);
   }
-  e.run(tile::kFull, tile::take(w.m), tile::store(kept.state((tokens + kChunk - 1) / kChunk)));
+  store_state<form>(e, w, kept.state((tokens + kChunk - 1) / kChunk));
 }
 
 template <RankOne form>
@@ -158,9 +169,9 @@ template <RankOne form>
 void backward(const RankOneTask& task, const RankOneGradients& g, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   const int64_t chunks = (tokens + kChunk - 1) / kChunk;
-  const Kept<form> kept{scratch, key, value};
-  float* work = scratch + (chunks + 1) * Kept<form>::size(key, value);
-  rebuild(task, kept, work);
+  const Kept<form> kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value};
+  float* work = scratch + kept_floats<form>(tokens, key, value);
+  if (g.kept == nullptr) rebuild(task, kept, work);
 
   PairEngine e;
   BackwardSpace<form> w;
@@ -187,7 +198,7 @@ void backward(const RankOneTask& task, const RankOneGradients& g, float* scratch
 
 template <RankOne form>
 constexpr RankOneTable table_of() {
-  return {scratch_of<ForwardSpace<form>>, forward<form>, backward_scratch<form>, backward<form>};
+  return {kept_floats<form>, scratch_of<ForwardSpace<form>>, forward<form>, backward_scratch<form>, backward<form>};
 }
 
 }  // namespace

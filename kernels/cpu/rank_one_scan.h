@@ -17,6 +17,7 @@ struct RankOneTask {
 struct RankOneOutputs {
   tile::Out out;
   tile::Out final_state;
+  float* kept;  // null: nothing is kept
 };
 struct RankOneGradients {
   tile::In d_out, d_final_state;
@@ -24,11 +25,13 @@ struct RankOneGradients {
   tile::Out d_alpha, d_beta;
   tile::OutVector d_strength;
   tile::Out d_initial_state;
+  const float* kept = nullptr;
 };
 
-// Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread. There is a
-// table for each form of the recurrence.
+// Sizes are counted in floats; scratch is aligned to 64 bytes and belongs to the caller's thread.
+// There is a table for each form of the recurrence.
 struct RankOneTable {
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value);
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch);
   int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);

@@ -2,8 +2,8 @@
 
 #include "kernels/programs/delta_scan.h"
 
-// Backward of programs/delta_scan.h. A first walk, from the start, leaves for every chunk M_0, T
-// and
+// Backward of programs/delta_scan.h. A first walk, from the start, or forward itself leaves for
+// every chunk M_0, T and
 //   E = R - N U,   the errors: U = diag(beta) E
 // and a second one, from the end, uses them. With dO scaled by s when it is loaded,
 // P = (Q K^T) * D and dP = (dO U^T) * D:
@@ -23,14 +23,20 @@ struct DeltaKept {
   typename Engine::Out t, errors;  // [C, C], [C, value]
 };
 
+// Of a chunk whose values are there.
 template <class Engine, class Space>
-WEFT_TILE void delta_rebuild(Engine& e, const DeltaChunk<Engine>& a, const DeltaKept<Engine>& kept,
-                             Space& w) {
+WEFT_TILE void delta_keep(Engine& e, const DeltaKept<Engine>& kept, Space& w) {
   using namespace tile;
-  const float last = delta_values(e, a, w);
   e.run(kFull, take(w.t), store(kept.t));
   e.run(kFull, nn(w.n, w.u, Banded::kA, kBelow),
         map([&](auto i, auto j, auto x) { return w.r(i, j) - x; }), store(kept.errors));
+}
+
+template <class Engine, class Space>
+WEFT_TILE void delta_rebuild(Engine& e, const DeltaChunk<Engine>& a, const DeltaKept<Engine>& kept,
+                             Space& w) {
+  const float last = delta_values(e, a, w);
+  delta_keep(e, kept, w);
   delta_state(e, last, w);
 }
 

@@ -2,8 +2,8 @@
 
 #include "kernels/programs/rank_one_scan.h"
 
-// Backward of programs/rank_one_scan.h. A first walk, from the start, leaves for every chunk M_0,
-// T, Z and the scores; a second one, from the end, uses them. With dO scaled by s when it is loaded
+// Backward of programs/rank_one_scan.h. A first walk, from the start, or forward itself leaves for
+// every chunk M_0, T, Z and the scores; a second one, from the end, uses them. With dO scaled by s when it is loaded
 // and W_ij = a_{j+1} ... a_{i-1} (a vector over key channels, i > j):
 //   dZ = (P^{qb} + diag(q . b))^T dO + (B * a_{j+1} ... a_C) dM_C,   X = T^T dZ   (gradient of R)
 //   dV = (P^{qk} + diag(q . k))^T dO + (P^{ak})^T X + (K * a_{j+1} ... a_C) dM_C
@@ -28,11 +28,10 @@ struct RankOneKept {
   typename Engine::Out t, z, qb, qk, ak;
 };
 
+// Of a chunk whose values are there.
 template <class Engine, class Space>
-WEFT_TILE void rank_one_rebuild(Engine& e, const RankOneChunk<Engine>& c,
-                                const RankOneKept<Engine>& kept, Space& w) {
+WEFT_TILE void rank_one_keep(Engine& e, const RankOneKept<Engine>& kept, Space& w) {
   using namespace tile;
-  rank_one_values(e, c, w);
   e.run(kFull, take(w.t), store(kept.t));
   e.run(kFull, take(w.z), store(kept.z));
   e.run(kFull, take(w.qb), store(kept.qb));
@@ -40,6 +39,13 @@ WEFT_TILE void rank_one_rebuild(Engine& e, const RankOneChunk<Engine>& c,
     e.run(kFull, take(w.qk), store(kept.qk));
     e.run(kFull, take(w.ak), store(kept.ak));
   }
+}
+
+template <class Engine, class Space>
+WEFT_TILE void rank_one_rebuild(Engine& e, const RankOneChunk<Engine>& c,
+                                const RankOneKept<Engine>& kept, Space& w) {
+  rank_one_values(e, c, w);
+  rank_one_keep(e, kept, w);
   rank_one_state(e, w);
 }
 

@@ -30,19 +30,26 @@ class InnerRule {
                         const InnerGradients& gradients, SavedStack& saved) const = 0;
   virtual double flops_per_row() const = 0;          // of the recurrence
   virtual double gate_flops() const { return 0.0; }  // of the gates' projections, per row of them
+  // What k_proj gives is not a key but what a gate is made of: no convolution sees it.
+  virtual bool keys_are_gates() const { return false; }
 };
 
 struct InnerBuild {
   const Build& build;
   MemorySpace space;
   int64_t heads, dk, dv;
-  int64_t gate_rank;  // gla
+  int64_t gate_rank;  // of gates of low rank
   HeadOptions here;   // which of the layer's heads these are
 };
 
-std::unique_ptr<InnerRule> make_inner_scalar(const InnerBuild& inner, const std::string& name);
-std::unique_ptr<InnerRule> make_inner_gla(const InnerBuild& inner);
-enum class InnerDecay : uint8_t { kNo, kYes };
-std::unique_ptr<InnerRule> make_inner_delta(const InnerBuild& inner, InnerDecay decay);
+// By the name of the mixer whose recurrence a memory has; those whose gates have low rank.
+bool has_gate_rank(const std::string& name);
+std::unique_ptr<InnerRule> make_inner_rule(const InnerBuild& inner, const std::string& name);
+
+// Those that are not gates and a recurrence (layers/memory/inner_gated.h).
+std::unique_ptr<InnerRule> make_inner_hgrn2(const InnerBuild& inner);
+std::unique_ptr<InnerRule> make_inner_rebased(const InnerBuild& inner);
+std::unique_ptr<InnerRule> make_inner_mamba2(const InnerBuild& inner);
+std::unique_ptr<InnerRule> make_inner_rwkv7(const InnerBuild& inner);
 
 }  // namespace weft

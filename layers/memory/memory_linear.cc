@@ -33,7 +33,7 @@ MemoryLinear::Weight MemoryLinear::declare(const Build& build, const std::string
   ParameterSpec weight{.name = build.scope + name + ".weight", .global = {}, .init = options_.init};
   ParameterSpec bias{.name = build.scope + name + ".bias",
                      .global = {},
-                     .init = Init::zeros(),
+                     .init = options_.bias_init,
                      .weight_decay = false,
                      .f32 = true};
   for (ParameterSpec* spec : {&weight, &bias}) {

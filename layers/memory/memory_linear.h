@@ -36,6 +36,7 @@ class MemoryLinear {
     Reads reads = Reads::kTokens;  // x: [tokens, in], or as many rows as y
     bool bias = false;
     Init init = Init::normal(kInitDeviation);
+    Init bias_init = Init::zeros();
   };
   MemoryLinear(const Build& build, const MemorySpace& space, const Options& options);
 

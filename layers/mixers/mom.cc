@@ -5,10 +5,14 @@
 // A memory is a recurrence of another mixer (layers/memory/inner_rule.h) over the tokens that were
 // sent to it, with keys, values and gates of its own and, over these tokens alone, short
 // convolutions that all memories share. Time order inside a memory is that of the document.
+#include <array>
+#include <optional>
+
 #include "kernels/elementwise.h"
 #include "kernels/gather.h"
 #include "kernels/mix_rows.h"
 #include "kernels/norm.h"
+#include "kernels/rebased.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/memory/inner_rule.h"
@@ -35,7 +39,9 @@ void fields(FieldVisitor& f, MomOptions& c) {
   f("heads", c.heads, "heads of every memory; must be given", between(0, kMost));
   f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
   f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
-  f.choice("inner", c.inner, {"bla", "lightning", "retnet", "gla", "deltanet", "gated_deltanet"},
+  f.choice("inner", c.inner,
+           {"bla", "lightning", "retnet", "gla", "deltanet", "gated_deltanet", "kda", "rebased", "gfw",
+            "gateloop", "ttt", "titans", "mamba2", "hgrn2", "rwkv6", "rwkv7", "gsa", "mlstm"},
            "how a memory is written and read: the recurrence of that mixer");
   f("memories", c.memories.memories, "memories that tokens are routed to", between(1, kMost));
   f("top_k", c.memories.top_k, "memories per token, at most memories", at_least(1));
@@ -43,7 +49,8 @@ void fields(FieldVisitor& f, MomOptions& c) {
   f("single_kv_proj", c.single_kv_proj,
     "keys, values and gates from one projection for all memories");
   f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens of the memory");
-  f("gate_rank", c.gate_rank, "inner = \"gla\": rank of the projection that gives the decays",
+  f("gate_rank", c.gate_rank,
+    "inner = \"gla\", \"kda\", \"rwkv6\", \"rwkv7\": rank of the projections that give the gates",
     at_least(1));
   f("aux_loss", c.memories.aux_loss, "coefficient of the loss that balances the memories",
     at_least(0));
@@ -71,19 +78,20 @@ MemoryLinear::Options projection(const Build& build, const MomOptions& o, const 
           .unit = width};
 }
 
-std::vector<ShortConv> convs_of(const Build& build, const MomOptions& o) {
-  if (!o.short_conv) return {};
-  return {ShortConv(build, "q_conv1d", {o.heads * o.dk, o.dk}),
-          ShortConv(build, "k_conv1d", {o.heads * o.dk, o.dk}),
-          ShortConv(build, "v_conv1d", {o.heads * o.dv, o.dv})};
-}
-
 std::unique_ptr<InnerRule> inner_of(const Build& build, const MomOptions& o) {
   const InnerBuild inner{build, space_of(o), o.heads, o.dk, o.dv, o.gate_rank, o.resolved};
-  if (o.inner == "gla") return make_inner_gla(inner);
-  if (o.inner == "deltanet") return make_inner_delta(inner, InnerDecay::kNo);
-  if (o.inner == "gated_deltanet") return make_inner_delta(inner, InnerDecay::kYes);
-  return make_inner_scalar(inner, o.inner);
+  return make_inner_rule(inner, o.inner);
+}
+
+std::array<std::optional<ShortConv>, 3> convs_of(const Build& build, const MomOptions& o,
+                                                 const InnerRule& inner) {
+  std::array<std::optional<ShortConv>, 3> convs;
+  if (!o.short_conv) return convs;
+  const ShortConv::Options keys{o.heads * o.dk, o.dk}, values{o.heads * o.dv, o.dv};
+  convs[0].emplace(build, "q_conv1d", keys);
+  if (!inner.keys_are_gates()) convs[1].emplace(build, "k_conv1d", keys);
+  convs[2].emplace(build, "v_conv1d", values);
+  return convs;
 }
 
 class Mom final : public Mixer {
@@ -97,8 +105,8 @@ class Mom final : public Mixer {
         project_(build, parts_of(o), build.hidden, {.cut = Linear::Cut::kRows}),
         k_proj_(build, space_, projection(build, o, "k_proj", "shared_k", o.dk)),
         v_proj_(build, space_, projection(build, o, "v_proj", "shared_v", o.dv)),
-        convs_(convs_of(build, o)),
         inner_(inner_of(build, o)),
+        convs_(convs_of(build, o, *inner_)),
         norm_(build.declare({.name = build.scope + "o_norm.weight",
                              .global = {o.dv},
                              .partial_over = {Axis::kTensor},
@@ -161,7 +169,7 @@ class Mom final : public Mixer {
   double flops_per_token(int64_t) const override {
     const auto visits = static_cast<double>(o_.memories.top_k + (o_.memories.shared ? 1 : 0));
     const double width = static_cast<double>(o_.heads * (2 * o_.dk + o_.dv));
-    const double conv = convs_.empty() ? 0.0 : 2.0 * ShortConv::kTaps * width;
+    const double conv = !convs_[0] ? 0.0 : 2.0 * ShortConv::kTaps * width;
     const double projections =
         k_proj_.flops_per_row() + v_proj_.flops_per_row() + inner_->gate_flops();
     return 2.0 * static_cast<double>(hidden_) *
@@ -210,12 +218,12 @@ class Mom final : public Mixer {
     f.sent.k = space_.spread(exec, f.rows, k_proj_.forward(exec, f.x, f.rows, compute_));
     f.sent.v = space_.spread(exec, f.rows, v_proj_.forward(exec, f.x, f.rows, compute_));
     f.read = f.sent;
-    if (convs_.empty()) return;
-    f.read = empty_like(exec, f.sent);
-    const Tensor *from[] = {&f.sent.q, &f.sent.k, &f.sent.v},
-                 *to[] = {&f.read.q, &f.read.k, &f.read.v};
+    const Tensor* from[] = {&f.sent.q, &f.sent.k, &f.sent.v};
+    Tensor* to[] = {&f.read.q, &f.read.k, &f.read.v};
     for (size_t i = 0; i < convs_.size(); ++i) {
-      convs_[i].forward(exec, *from[i], *to[i], f.rows.sequence, states.get(), saved);
+      if (!convs_[i]) continue;
+      *to[i] = exec.empty(from[i]->shape(), compute_);
+      convs_[i]->forward(exec, *from[i], *to[i], f.rows.sequence, states.get(), saved);
     }
   }
 
@@ -225,8 +233,9 @@ class Mom final : public Mixer {
     const Tensor* sent[] = {&f.sent.q, &f.sent.k, &f.sent.v};
     Tensor* gradient[] = {&d_sent.q, &d_sent.k, &d_sent.v};
     for (size_t i = convs_.size(); i-- > 0;) {
+      if (!convs_[i]) continue;
       const Tensor dx = exec.empty(gradient[i]->shape(), compute_);
-      convs_[i].backward(exec, *sent[i], *gradient[i], dx, f.rows.sequence, states.get(), saved);
+      convs_[i]->backward(exec, *sent[i], *gradient[i], dx, f.rows.sequence, states.get(), saved);
       *gradient[i] = dx;
     }
     using kernels::Write;
@@ -244,8 +253,8 @@ class Mom final : public Mixer {
   MemoryRouter router_;
   Linear project_;
   MemoryLinear k_proj_, v_proj_;
-  std::vector<ShortConv> convs_;  // q, k, v; none: as projected
   std::unique_ptr<InnerRule> inner_;
+  std::array<std::optional<ShortConv>, 3> convs_;  // q, k, v; not there: as projected
   Parameter& norm_;  // [dv]
   Linear out_;
 };
@@ -263,11 +272,17 @@ std::unique_ptr<Mixer> make_mom(const MixerBuild& build) {
         place_of(build.options, "top_k"), o.memories.top_k, o.memories.memories,
         o.memories.memories);
   }
-  if (o.inner != "gla" && build.options.has("gate_rank")) {
+  if (!has_gate_rank(o.inner) && build.options.has("gate_rank")) {
     throw ConfigError(
         "{}: memories of inner = \"{}\" have no gate of low rank; leave gate_rank out, "
         "or set inner = \"gla\"",
         place_of(build.options, "gate_rank"), o.inner);
+  }
+  if (o.inner == "rebased" && o.dk > kernels::kWidestRebased) {
+    throw ConfigError(
+        "{} = {}: the state of inner = \"rebased\" has dk (dk + 1) / 2 rows per head; use at most {} "
+        "(published: 16)",
+        place_of(build.options, "dk"), o.dk, kernels::kWidestRebased);
   }
   return std::make_unique<Mom>(build, o);
 }

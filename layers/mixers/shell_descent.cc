@@ -62,7 +62,10 @@ DescentShell::DescentShell(const MixerBuild& build, const DescentRule& rule)
                            .f32 = true})),
       out_(build, {{"o_proj", build.hidden}}, rule.heads * rule.dv,
            {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
-  if (rule.gates.size() > 1 || rule.mini_batch > 1) return;
+  if (rule.inner_norm) {
+    inner_norm_.emplace(build, InnerNorm::Options{rule.heads, rule.dk, rule.mini_batch});
+  }
+  if (rule.inner_norm || rule.gates.size() > 1 || rule.mini_batch > 1) return;
   delta_.emplace(DeltaRecurrence::Options{rule.heads, rule.heads, rule.dk, rule.dv,
                                           1.0f / std::sqrt(static_cast<float>(rule.dk))});
 }
@@ -96,6 +99,36 @@ void DescentShell::open_gates(Exec& exec, const Tensor& x, Saved& f, SavedStack&
   if (rule_.rate != 1.0f) kernels::scale(exec, gate(f.gates, 0), rule_.rate, gate(f.gates, 0));
 }
 
+Tensor DescentShell::descend(Exec& exec, const Saved& f, const MixerContext& context,
+                             const std::function<void()>& meanwhile, SavedStack& saved) const {
+  if (inner_norm_) {
+    return inner_norm_->forward(
+        exec, {part(f.qk, kQ), part(f.qk, kK), part(f.projected, kV), gate(f.gates, 0)}, context,
+        meanwhile, saved);
+  }
+  const MomentumInputs in = inputs(f);
+  State* state = context.part(kRecurrence);
+  if (!delta_) return recurrence_.forward(exec, in, context.sequence, state, saved, meanwhile);
+  return delta_->forward(exec, {in.q, in.k, in.v, in.theta, {}}, context.sequence, state, saved,
+                         meanwhile);
+}
+
+void DescentShell::descend_backward(Exec& exec, const Saved& f, const Tensor& d_out,
+                                    const MixerContext& context, const MomentumGradients& d,
+                                    SavedStack& saved) const {
+  if (inner_norm_) {
+    inner_norm_->backward(
+        exec, {part(f.qk, kQ), part(f.qk, kK), part(f.projected, kV), gate(f.gates, 0)}, d_out,
+        context, {d.q, d.k, d.v, d.theta}, saved);
+    return;
+  }
+  const MomentumInputs in = inputs(f);
+  State* d_state = context.part(kRecurrence);
+  if (!delta_) return recurrence_.backward(exec, in, context.sequence, d_out, d_state, d, saved);
+  delta_->backward(exec, {in.q, in.k, in.v, in.theta, {}}, context.sequence, d_out, d_state,
+                   {d.q, d.k, d.v, d.theta, {}}, saved);
+}
+
 Tensor DescentShell::forward(Exec& exec, const Tensor& x, const MixerContext& context,
                              SavedStack& saved) const {
   const Sequence& sequence = context.sequence;
@@ -107,12 +140,8 @@ Tensor DescentShell::forward(Exec& exec, const Tensor& x, const MixerContext& co
   f.inv_norm = exec.empty({sequence.tokens(), 2 * rule_.heads});
   kernels::l2_norm_forward(exec, l2_norm(), f.projected.view().columns(0, qk_width()), f.qk,
                            f.inv_norm);
-  const MomentumInputs in = inputs(f);
-  State* state = context.part(kRecurrence);
   const auto gates = [&] { project_.finish_forward(exec, x, f.projected); };
-  f.out = delta_ ? delta_->forward(exec, {in.q, in.k, in.v, in.theta, {}}, sequence, state, saved,
-                                   gates)
-                 : recurrence_.forward(exec, in, sequence, state, saved, gates);
+  f.out = descend(exec, f, context, gates, saved);
   f.inv_rms = exec.empty({sequence.tokens(), rule_.heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -123,7 +152,6 @@ Tensor DescentShell::forward(Exec& exec, const Tensor& x, const MixerContext& co
 
 Tensor DescentShell::backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                               SavedStack& saved) const {
-  const Sequence& sequence = context.sequence;
   const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
   const Saved f = saved.pop<Saved>();
   const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -131,17 +159,11 @@ Tensor DescentShell::backward(Exec& exec, const Tensor& dy, const MixerContext& 
   kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate), norm_.value,
                               f.inv_rms, d_out, part(d, kGate), norm_.grad);
   const Tensor d_gates = exec.empty(f.gates.shape());
-  const MomentumInputs in = inputs(f);
-  State* d_state = context.part(kRecurrence);
   const Tensor d_qk = exec.empty(f.qk.shape());  // f32: most of it cancels along q and k
-  const View dq = part(d_qk, kQ), dk = part(d_qk, kK), dv = part(d, kV);
-  if (delta_) {
-    delta_->backward(exec, {in.q, in.k, in.v, in.theta, {}}, sequence, d_out, d_state,
-                     {dq, dk, dv, d_gates, {}}, saved);
-  } else {
-    recurrence_.backward(exec, in, sequence, d_out, d_state,
-                         {dq, dk, dv, gate(d_gates, 0), gate(d_gates, 1), gate(d_gates, 2)}, saved);
-  }
+  descend_backward(exec, f, d_out, context,
+                   {part(d_qk, kQ), part(d_qk, kK), part(d, kV), gate(d_gates, 0),
+                    gate(d_gates, 1), gate(d_gates, 2)},
+                   saved);
   kernels::l2_norm_backward(exec, l2_norm(), d_qk, f.qk, f.inv_norm,
                             d.view().columns(0, qk_width()));
   if (rule_.rate != 1.0f) kernels::scale(exec, gate(d_gates, 0), rule_.rate, gate(d_gates, 0));
@@ -159,7 +181,9 @@ Tensor DescentShell::backward(Exec& exec, const Tensor& dy, const MixerContext& 
 double DescentShell::flops_per_token(int64_t) const {
   return 2.0 * static_cast<double>(hidden_) *
              static_cast<double>(project_.out() + project_gates_.out() + rule_.heads * rule_.dv) +
-         (delta_ ? delta_->flops_per_token() : recurrence_.flops_per_token());
+         (inner_norm_ ? inner_norm_->flops_per_token()
+          : delta_    ? delta_->flops_per_token()
+                      : recurrence_.flops_per_token());
 }
 
 }  // namespace weft

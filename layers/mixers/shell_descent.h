@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "kernels/l2_norm.h"
 #include "kernels/norm.h"
 #include "layers/linear.h"
+#include "layers/mixers/shell_inner_norm.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/delta.h"
 #include "layers/recurrence/momentum.h"
@@ -24,13 +26,14 @@ struct DescentRule {
   float rate = 1.0f;        // theta = rate * sigmoid
   int64_t mini_batch = 1;
   bool output_gate = true;
+  bool inner_norm = false;  // a LayerNorm inside the loss; dk and dv are then the same
 };
 
 // The layer around descent (layers/recurrence/momentum.h):
 //   q, k to unit length per head;   gates = sigmoid(projections of x + biases), f32
 //   y = o_proj( RMSNorm_head(recurrence(q, k, v, gates)) * silu(g_proj x) )
 // Without momentum and with mini-batches of one token descent is the delta rule, which has the
-// faster kernel.
+// faster kernel. With a norm inside the loss it is layers/mixers/shell_inner_norm.h.
 class DescentShell final : public Mixer {
  public:
   DescentShell(const MixerBuild& build, const DescentRule& rule);
@@ -48,7 +51,7 @@ class DescentShell final : public Mixer {
     Tensor gates;      // after the sigmoid
     Tensor qk;         // [tokens, q | k], of unit length; f32 but for the delta rule
     Tensor inv_norm;   // [tokens, heads of q | heads of k]
-    Tensor out;        // [tokens, heads * dv]
+    Tensor out;        // [tokens, heads * dv]; f32 with an inner norm
     Tensor inv_rms;    // [tokens, heads]
   };
   enum Part { kQ, kK, kV, kGate };
@@ -59,6 +62,12 @@ class DescentShell final : public Mixer {
   }
   int64_t qk_width() const { return 2 * rule_.heads * rule_.dk; }
   MomentumInputs inputs(const Saved& frame) const;
+  // `meanwhile`: what may be done while states travel between ranks.
+  Tensor descend(Exec& exec, const Saved& frame, const MixerContext& context,
+                 const std::function<void()>& meanwhile, SavedStack& saved) const;
+  void descend_backward(Exec& exec, const Saved& frame, const Tensor& d_out,
+                        const MixerContext& context, const MomentumGradients& gradients,
+                        SavedStack& saved) const;
   kernels::HeadNorm head_norm() const;
   kernels::L2Norm l2_norm() const { return {.heads = 2 * rule_.heads}; }
   void open_gates(Exec& exec, const Tensor& x, Saved& frame, SavedStack& saved) const;
@@ -68,6 +77,7 @@ class DescentShell final : public Mixer {
   int64_t hidden_;
   Linear project_, project_gates_;
   std::vector<Parameter*> biases_;  // [heads] each
+  std::optional<InnerNorm> inner_norm_;
   std::optional<DeltaRecurrence> delta_;
   MomentumRecurrence recurrence_;
   Parameter& norm_;  // [dv]

@@ -2,6 +2,8 @@
 // for a key.   M_t = M_{t-1} - eta_t k_t^T (k_t A_t - v_t),   o_t = dk^{-1/2} q_t M_t
 // eta_t = eta_base * sigmoid of a projection; A_t is M at the start of the token's mini-batch. With
 // mini-batches of one token it is DeltaNet with beta = eta.
+// With inner_norm the inner model is k + LayerNorm(k M + n) (TTT-Linear; layers/mixers/shell_inner_norm.h):
+// not affine in its state, so that sequence ranks run one after the other, and mini-batches too.
 #include "layers/mixers/shell_descent.h"
 
 namespace weft {
@@ -12,7 +14,9 @@ struct TttOptions {
   double eta_base = 1.0;
   int64_t mini_batch = 1;
   bool output_gate = true;
+  bool inner_norm = false;
 };
+constexpr int64_t kNormMiniBatch = 16;
 
 void fields(FieldVisitor& f, TttOptions& c) {
   constexpr double kMost = 1 << 20;
@@ -20,23 +24,35 @@ void fields(FieldVisitor& f, TttOptions& c) {
   f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
   f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
   f("eta_base", c.eta_base, "largest learning rate of the inner model", above(0));
-  f("mini_batch", c.mini_batch, "tokens whose gradients are taken at the same inner model",
+  f("mini_batch", c.mini_batch,
+    "tokens whose gradients are taken at the same inner model; with inner_norm 16 by default, and "
+    "one mini-batch runs after the other",
     between(1, kMost));
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
+  f("inner_norm", c.inner_norm,
+    "a LayerNorm inside the inner loss, dk = dv: not affine, sequence ranks hand the state round");
 }
 
 }  // namespace
 
 std::unique_ptr<Mixer> make_ttt(const MixerBuild& build) {
-  const auto o = read_options<TttOptions>(build.options, "ttt");
+  auto o = read_options<TttOptions>(build.options, "ttt");
   const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
+  if (o.inner_norm && heads.dk != heads.dv) {
+    throw ConfigError(
+        "{} = {}: a model with inner_norm regresses values on keys of the same width, dk = {}; the "
+        "nearest that works is dv = {}",
+        place_of(build.options, "dv"), heads.dv, heads.dk, heads.dk);
+  }
+  if (o.inner_norm && !build.options.has("mini_batch")) o.mini_batch = kNormMiniBatch;
   return std::make_unique<DescentShell>(build, DescentRule{.heads = heads.heads,
                                                            .dk = heads.dk,
                                                            .dv = heads.dv,
                                                            .gates = {{"eta_proj", 0.0}},
                                                            .rate = static_cast<float>(o.eta_base),
                                                            .mini_batch = o.mini_batch,
-                                                           .output_gate = o.output_gate});
+                                                           .output_gate = o.output_gate,
+                                                           .inner_norm = o.inner_norm});
 }
 
 std::vector<FieldInfo> options_of_ttt() { return describe<TttOptions>(); }

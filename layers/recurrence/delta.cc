@@ -20,17 +20,23 @@ kernels::DeltaScan DeltaRecurrence::scan(const DeltaInputs& in, const Sequence& 
 }
 
 Tensor DeltaRecurrence::run(Exec& exec, const DeltaInputs& in, const Sequence& sequence,
-                            const State& entering, State* leaving, DeltaKept&) const {
+                            const State& entering, State* leaving, DeltaKept& keep) const {
   const Options& o = options_;
   const Tensor out = exec.empty({sequence.tokens(), o.heads * o.dv}, in.v.dtype);
   if (leaving != nullptr) *leaving = {exec.empty({sequence.count(), o.heads, o.dk, o.dv})};
-  kernels::delta_scan_forward(exec, scan(in, sequence), given(entering), out,
-                              leaving == nullptr ? View{} : leaving->at(0).view());
+  const kernels::DeltaScan rule = scan(in, sequence);
+  if (sequence.chunk_states == ChunkStates::kKept) {
+    keep.chunks = exec.empty({kernels::delta_scan_kept(exec, rule)});
+  }
+  kernels::delta_scan_forward(exec, rule, given(entering), out,
+                              leaving == nullptr ? View{} : leaving->at(0).view(),
+                              wanted(keep.chunks));
   return out;
 }
 
 void DeltaRecurrence::run_backward(Exec& exec, const DeltaInputs& in, const Sequence& sequence,
-                                   const DeltaKept&, const State& entering, const Cotangents& d,
+                                   const DeltaKept& keep, const State& entering,
+                                   const Cotangents& d,
                                    const DeltaGradients& gradients) const {
   const Options& o = options_;
   if (d.d_entering != nullptr)
@@ -42,7 +48,8 @@ void DeltaRecurrence::run_backward(Exec& exec, const DeltaInputs& in, const Sequ
        .dv = gradients.v,
        .d_beta = gradients.beta,
        .d_log_decay = gradients.log_decay,
-       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()});
+       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()},
+      given(keep.chunks));
 }
 
 // A span of zero values takes a state M to A M: from the identity, to A itself.

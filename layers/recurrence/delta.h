@@ -14,7 +14,9 @@ struct DeltaInputs {
 struct DeltaGradients {  // overwritten; log_decay empty when there is none
   View q, k, v, beta, log_decay;
 };
-struct DeltaKept {};
+struct DeltaKept {
+  Tensor chunks;  // what forward found out about each; undefined: to be done again
+};
 
 // The (gated) delta rule without its weights:                                  (vectors are rows)
 //   M_t = e^{g_t} (I - b_t k_t^T k_t) M_{t-1} + b_t k_t^T v_t,    o_t = scale * q_t M_t

@@ -10,17 +10,6 @@ std::vector<Shape> state_of(const MomentumRecurrence::Options& o) {
   return std::vector<Shape>(parts, {o.heads, o.dk, o.dv});
 }
 
-// Tokens of each document that came before this span.
-std::vector<int32_t> tokens_before(const Sequence& sequence) {
-  std::vector<int32_t> before;
-  for (size_t d = 0; d + 1 < sequence.documents.size(); ++d) {
-    const int32_t begin = sequence.documents[d];
-    const bool some = sequence.documents[d + 1] > begin;
-    before.push_back(some ? sequence.positions.data<int32_t>()[begin] : 0);
-  }
-  return before;
-}
-
 }  // namespace
 
 MomentumRecurrence::MomentumRecurrence(const Options& options)
@@ -54,18 +43,23 @@ States MomentumRecurrence::states(const State& state) const {
 }
 
 Tensor MomentumRecurrence::run(Exec& exec, const MomentumInputs& in, const Sequence& sequence,
-                               const State& entering, State* leaving, MomentumKept&) const {
+                               const State& entering, State* leaving, MomentumKept& keep) const {
   const Tensor out = exec.empty({sequence.tokens(), options_.heads * options_.dv}, in.v.dtype);
   if (leaving != nullptr) *leaving = start(exec, sequence.count());
   const std::vector<int32_t> before = tokens_before(sequence);
+  const kernels::MomentumScan rule = scan(in, sequence, before);
+  if (sequence.chunk_states == ChunkStates::kKept) {
+    keep.states = exec.empty({kernels::momentum_scan_kept(exec, rule)});
+  }
   kernels::momentum_scan_forward(
-      exec, scan(in, sequence, before), states<kernels::MomentumStates>(entering), out,
-      states<kernels::MomentumStatesOut>(leaving == nullptr ? State{} : *leaving));
+      exec, rule, states<kernels::MomentumStates>(entering), out,
+      states<kernels::MomentumStatesOut>(leaving == nullptr ? State{} : *leaving),
+      wanted(keep.states));
   return out;
 }
 
 void MomentumRecurrence::run_backward(Exec& exec, const MomentumInputs& in,
-                                      const Sequence& sequence, const MomentumKept&,
+                                      const Sequence& sequence, const MomentumKept& keep,
                                       const State& entering, const Cotangents& d,
                                       const MomentumGradients& gradients) const {
   if (d.d_entering != nullptr) {
@@ -83,7 +77,8 @@ void MomentumRecurrence::run_backward(Exec& exec, const MomentumInputs& in,
        .d_alpha = gradients.alpha,
        .d_eta = gradients.eta,
        .entering =
-           states<kernels::MomentumStatesOut>(d.d_entering == nullptr ? State{} : *d.d_entering)});
+           states<kernels::MomentumStatesOut>(d.d_entering == nullptr ? State{} : *d.d_entering)},
+      given(keep.states));
 }
 
 // A span of zero values is linear in its state: from the identity, its matrix itself.

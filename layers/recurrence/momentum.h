@@ -15,7 +15,9 @@ struct MomentumGradients {  // overwritten
   View q, k, v;
   View theta, alpha = {}, eta = {};
 };
-struct MomentumKept {};
+struct MomentumKept {
+  Tensor states;  // those between chunks; undefined: to be made again
+};
 
 // Descent on |k M - v|^2 / 2 without its weights (kernels/momentum_scan.h), gradients taken where
 // the token's mini-batch began. State: M, with momentum S, and with mini-batches of several tokens

@@ -22,17 +22,23 @@ kernels::RankOneScan RankOneRecurrence::scan(const RankOneInputs& in,
 }
 
 Tensor RankOneRecurrence::run(Exec& exec, const RankOneInputs& in, const Sequence& sequence,
-                              const State& entering, State* leaving, RankOneKept&) const {
+                              const State& entering, State* leaving, RankOneKept& keep) const {
   const Options& o = options_;
   const Tensor out = exec.empty({sequence.tokens(), o.heads * o.dv}, in.v.dtype);
   if (leaving != nullptr) *leaving = {exec.empty({sequence.count(), o.heads, o.dk, o.dv})};
-  kernels::rank_one_scan_forward(exec, scan(in, sequence), given(entering), out,
-                                 leaving == nullptr ? View{} : leaving->at(0).view());
+  const kernels::RankOneScan rule = scan(in, sequence);
+  if (sequence.chunk_states == ChunkStates::kKept) {
+    keep.chunks = exec.empty({kernels::rank_one_scan_kept(exec, rule)});
+  }
+  kernels::rank_one_scan_forward(exec, rule, given(entering), out,
+                                 leaving == nullptr ? View{} : leaving->at(0).view(),
+                                 wanted(keep.chunks));
   return out;
 }
 
 void RankOneRecurrence::run_backward(Exec& exec, const RankOneInputs& in, const Sequence& sequence,
-                                     const RankOneKept&, const State& entering, const Cotangents& d,
+                                     const RankOneKept& keep, const State& entering,
+                                     const Cotangents& d,
                                      const RankOneGradients& gradients) const {
   const Options& o = options_;
   if (d.d_entering != nullptr)
@@ -45,7 +51,8 @@ void RankOneRecurrence::run_backward(Exec& exec, const RankOneInputs& in, const 
        .d_log_decay = gradients.log_decay,
        .d_alpha = gradients.alpha,
        .d_beta = gradients.beta,
-       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()});
+       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()},
+      given(keep.chunks));
 }
 
 // A span of zero values takes a state M to A M: from the identity, to A itself.

@@ -13,7 +13,9 @@ struct RankOneInputs {
 struct RankOneGradients {  // overwritten; alpha empty when there is none
   View q, k, v, log_decay, alpha, beta;
 };
-struct RankOneKept {};
+struct RankOneKept {
+  Tensor chunks;  // what forward found out about each; undefined: to be done again
+};
 
 // A diagonal plus rank-one transition without its weights:                     (vectors are rows)
 //   M_t = diag(e^{g_t}) M_{t-1} + b_t^T (a_t M_{t-1}) + k_t^T v_t,    o_t = scale * q_t M_t

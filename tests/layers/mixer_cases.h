@@ -49,7 +49,6 @@ inline const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"mom", "inner = 'gla'\nsingle_kv_proj = true\nshared_memory = false"},
     {"mom", "inner = 'deltanet'\nsingle_kv_proj = true"},
     {"mom", "inner = 'bla'\nshort_conv = false\nmemories = 3"},
-    {"mom", "inner = 'retnet'"},
     {"mom", "inner = 'lightning'\nshared_memory = false\noutput_gate = false"},
     {"liger", "form = 'hgrn2'\nlower_bound = 0.3\nwindow = 9"},
     {"liger", "form = 'rwkv6'\nbias = true"},
@@ -57,6 +56,8 @@ inline const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"liger", "form = 'mlstm'\ntau = 1"},
     {"liger", "form = 'gsa'\nslots = 3"},
     {"ttt", "mini_batch = 16"},
+    {"ttt", "inner_norm = true\neta_base = 0.2"},
+    {"ttt", "inner_norm = true\neta_base = 0.2\nmini_batch = 5"},
     {"titans", "mini_batch = 7"}};
 
 // A mixer of mixers.def, by its name, or one with other options: "fox, pro = true".
@@ -67,7 +68,8 @@ inline OptionTable law_options(const std::string& law, int64_t heads = 4) {
   std::string text = mixer == law ? "" : law.substr(mixer.size() + 1) + "\n";
   if (takes(mixer, "heads")) text += fmt::format("heads = {}\n", heads);
   if (takes(mixer, "dk")) text += "dk = 8\n";
-  if (takes(mixer, "dv") && takes(mixer, "dk")) text += "dv = 12\n";
+  const bool square = law.find("inner_norm") != std::string::npos;  // dk = dv
+  if (takes(mixer, "dv") && takes(mixer, "dk")) text += square ? "dv = 8\n" : "dv = 12\n";
   if (takes(mixer, "kv_heads")) text += fmt::format("kv_heads = {}\n", heads / 2);
   // Tensor ranks share the rows of mamba2's state evenly.
   if (takes(mixer, "state")) text += mixer == "mamba2" ? "state = 12\n" : "state = 5\n";
@@ -196,10 +198,22 @@ inline testing::AssertionResult near_enough(const std::vector<double>& got,
   return testing::AssertionSuccess();
 }
 
+// Everything a memory of a mixture can be.
+inline std::vector<std::string> inner_rules() {
+  for (const MixerInfo& mixer : mixer_list()) {
+    if (mixer.name != "mom") continue;
+    for (const FieldInfo& field : mixer.options) {
+      if (field.name == "inner") return field.choices;
+    }
+  }
+  return {};
+}
+
 inline std::vector<std::string> mixers_and_variants() {
   std::vector<std::string> names;
   for (const MixerInfo& mixer : mixer_list()) names.push_back(mixer.name);
   for (const auto& [mixer, options] : kVariants) names.push_back(mixer + "," + options);
+  for (const std::string& inner : inner_rules()) names.push_back("mom,inner = '" + inner + "'");
   return names;
 }
 

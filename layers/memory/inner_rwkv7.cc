@@ -1,0 +1,93 @@
+#include <cmath>
+
+#include "kernels/rwkv7.h"
+#include "layers/memory/memory_gate.h"
+#include "layers/recurrence/rank_one.h"
+
+namespace weft {
+namespace {
+
+constexpr float kSlowestDecay = -0.60653066f;  // -e^{-1/2}
+
+// Memories of RWKV-7: decays per key channel, and a key split into what it removes from the memory
+// and what it writes (kernels/rwkv7.h), by a rate per channel. The memories share k_k and k_a.
+class InnerRwkv7 final : public InnerRule {
+ public:
+  explicit InnerRwkv7(const InnerBuild& b)
+      : heads_(b.heads),
+        compute_(b.build.compute),
+        decay_(b, {.name = "w",
+                   .width = b.dk,
+                   .map = MemoryGate::Map::kSigmoid,
+                   .factor = kSlowestDecay,
+                   .rank = b.gate_rank,
+                   .bias = true,
+                   .bias_init = Init::constant(-3.0)}),
+        rate_(b, {.name = "a", .width = b.dk, .rank = b.gate_rank, .bias = true}),
+        k_k_(vector(b, "k_k", 0.71)),
+        k_a_(vector(b, "k_a", 1.02)),
+        recurrence_({b.heads, b.dk, b.dv, 1.0f}) {}
+
+  Tensor forward(Exec& exec, const InnerInputs& in, State* state,
+                 SavedStack& saved) const override {
+    Saved f;
+    f.decay = decay_.forward(exec, in), f.rate = rate_.forward(exec, in);
+    const Shape shape{in.k.rows(), in.k.width()};
+    f.alpha = exec.empty(shape, compute_), f.beta = exec.empty(shape, compute_),
+    f.key = exec.empty(shape, compute_);
+    kernels::rwkv7_keys_forward(exec, keys(in, f), f.alpha, f.beta, f.key);
+    const Tensor out = recurrence_.forward(exec, inputs(in, f), in.rows.sequence, state, saved);
+    saved.push(std::move(f));
+    return out;
+  }
+
+  void backward(Exec& exec, const InnerInputs& in, ConstView d_out, State* d_state,
+                const InnerGradients& gradients, SavedStack& saved) const override {
+    const Saved f = saved.pop<Saved>();
+    const Shape& shape = f.key.shape();
+    const Tensor d_key = exec.empty(shape), d_alpha = exec.empty(shape), d_beta = exec.empty(shape),
+                 d_decay = exec.empty(shape), d_rate = exec.empty(shape);
+    recurrence_.backward(exec, inputs(in, f), in.rows.sequence, d_out, d_state,
+                         {gradients.q, d_key, gradients.v, d_decay, d_alpha, d_beta}, saved);
+    kernels::rwkv7_keys_backward(
+        exec, keys(in, f), {d_alpha, d_beta, d_key, gradients.k, d_rate, k_k_.grad, k_a_.grad});
+    decay_.backward(exec, in, f.decay, d_decay, gradients.x);
+    rate_.backward(exec, in, f.rate, d_rate, gradients.x);
+  }
+  double flops_per_row() const override { return recurrence_.flops_per_token(); }
+  double gate_flops() const override { return decay_.flops_per_row() + rate_.flops_per_row(); }
+
+ private:
+  struct Saved {
+    MemoryGate::Saved decay, rate;  // rate: before its sigmoid
+    Tensor alpha, beta, key;        // [rows, heads * dk]
+  };
+  static Parameter& vector(const InnerBuild& b, const char* name, double start) {
+    return b.build.declare({.name = b.build.scope + name,
+                            .global = {b.heads * b.dk},
+                            .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = b.dk}},
+                            .init = Init::constant(start),
+                            .weight_decay = false,
+                            .f32 = true});
+  }
+  kernels::Rwkv7Keys keys(const InnerInputs& in, const Saved& f) const {
+    return {heads_, in.k, f.rate.value, k_k_.value, k_a_.value};
+  }
+  static RankOneInputs inputs(const InnerInputs& in, const Saved& f) {
+    return {in.q, f.key, in.v, f.decay.value, f.alpha, f.beta};
+  }
+
+  int64_t heads_;
+  DType compute_;
+  MemoryGate decay_, rate_;
+  Parameter &k_k_, &k_a_;  // [heads * dk]
+  RankOneRecurrence recurrence_;
+};
+
+}  // namespace
+
+std::unique_ptr<InnerRule> make_inner_rwkv7(const InnerBuild& inner) {
+  return std::make_unique<InnerRwkv7>(inner);
+}
+
+}  // namespace weft
