@@ -79,8 +79,8 @@ class MixerBench {
     std::vector<Timing> per_token;
     for (const int64_t length : o_.lengths) {
       const bool first_keeps = o_.chunk_states == "keep";
-      sizes.push_back(measure(length, first_keeps ? ChunkStates::kKept : ChunkStates::kRecomputed,
-                              per_token));
+      sizes.push_back(
+          measure(length, first_keeps ? ChunkStates::kKept : ChunkStates::kRecomputed, per_token));
       std::vector<Timing> dropped;
       if (o_.chunk_states == "both") {
         sizes.push_back(measure(length, ChunkStates::kKept, dropped));
@@ -180,10 +180,10 @@ class MixerBench {
         "({:.1f} to {:.1f}), {:.0f} tokens/s, {:.0f} and {:.0f} % of our GEMM, {:.0f} bytes saved "
         "per token\n",
         o_.mixer, programs, o_.precision, length, batch,
-        out["chunk_states"] == "keep" ? ", chunk states kept" : "", forward.median * 1e3, forward.q1 * 1e3,
-        forward.q3 * 1e3, both.median * 1e3, both.q1 * 1e3, both.q3 * 1e3, tokens / both.median,
-        100 * flops / forward.median / 1e9 / peak, 100 * 3 * flops / both.median / 1e9 / peak,
-        out["bytes_saved"].get<double>() / tokens);
+        out["chunk_states"] == "keep" ? ", chunk states kept" : "", forward.median * 1e3,
+        forward.q1 * 1e3, forward.q3 * 1e3, both.median * 1e3, both.q1 * 1e3, both.q3 * 1e3,
+        tokens / both.median, 100 * flops / forward.median / 1e9 / peak,
+        100 * 3 * flops / both.median / 1e9 / peak, out["bytes_saved"].get<double>() / tokens);
     tell_pruning(step, out);
     if (o_.decode > 0) measure_decode(length, out);
     return out;
@@ -266,7 +266,8 @@ void add_bench_mixer(CLI::App& bench) {
       "         weft bench mixer --mixer retnet --seq 2048,8192,32768,65536 --tokens 65536   "
       "(slope)\n"
       "         weft bench mixer --mixer fox --acp on --seq 16384\n"
-      "         weft bench mixer --mixer kda --chunk-states both   (formed again in backward, or kept)\n"
+      "         weft bench mixer --mixer kda --chunk-states both   (formed again in backward, or "
+      "kept)\n"
       "JSON: forward_ms, forward_backward_ms, decode_ms {median, q1, q3, repetitions}, "
       "tokens_per_s, gflops,\n"
       "share_of_gemm, peak_gflops_before, peak_gflops_after, bytes_saved, state_bytes, program, "

@@ -156,9 +156,13 @@ Made mlstm(const InnerBuild& b) {
     return heads == 1 ? 3.0
                       : 3.0 + 3.0 * static_cast<double>(n % heads) / static_cast<double>(heads - 1);
   };
-  const auto capped = [](const char* name, const Init& start) {
-    return gate(
-        {.name = name, .map = Map::kCapped, .factor = 15.0f, .bias = true, .bias_init = start});
+  const auto capped = [](const char* name, const Init& start) {  // projections start at zero
+    return gate({.name = name,
+                 .map = Map::kCapped,
+                 .factor = 15.0f,
+                 .bias = true,
+                 .bias_init = start,
+                 .init = Init::zeros()});
   };
   return std::make_unique<InnerGated<MlstmRecurrence, 2>>(
       b, MlstmRecurrence::Options{b.heads, b.dk, b.dv, scale_of(b)},

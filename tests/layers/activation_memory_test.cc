@@ -12,7 +12,7 @@
 namespace weft::test {
 namespace {
 
-constexpr int64_t kWide = 1024, kTokens = 128;
+constexpr int64_t kWide = 1024, kTokens = 256;
 
 struct Row {
   std::string mixer;
@@ -69,7 +69,8 @@ TEST(ActivationMemory, IsWhatThePageSays) {
   for (const MixerInfo& mixer : mixer_list()) {
     const auto row =
         std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.mixer == mixer.name; });
-    ASSERT_NE(row, rows.end()) << mixer.name << " is not in the table of layers/mixers/README.md";
+    EXPECT_NE(row, rows.end()) << mixer.name << " is not in the table of layers/mixers/README.md";
+    if (row == rows.end()) continue;
     EXPECT_EQ(std::round(kib_per_token(mixer, ChunkStates::kRecomputed)), row->recomputed)
         << mixer.name;
     EXPECT_EQ(std::round(kib_per_token(mixer, ChunkStates::kKept)), row->kept)
