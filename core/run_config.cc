@@ -111,8 +111,8 @@ void fields(FieldVisitor& f, TrainConfig& c) {
   f.choice("recompute", c.recompute, {"none", "selective", "full"},
            "activations computed again in backward instead of kept");
   f.choice("chunk_states", c.chunk_states, {"recompute", "keep"},
-           "what recurrent mixers with wide transitions remember of the states between chunks: backward "
-           "forms them again, or forward keeps them; the same numbers");
+           "recompute: backward forms the states between chunks again; keep: forward keeps what its "
+           "chunks found out (delta rule, kda, rwkv7, ttt, titans); the same numbers");
   f("log_every", c.log_every, "steps between printed lines (metrics.jsonl has every step)",
     at_least(1));
   f("threads", c.threads, "of one rank; 0: every core the process may use", between(0, 4096));
