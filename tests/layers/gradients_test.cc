@@ -123,6 +123,37 @@ TEST_F(Gradients, OfLossHead) {
   expect_all_weights(loss);
 }
 
+// Logits come and go block by block: no [tokens, vocab] f32 tensor is ever there, and no row
+// notices.
+TEST_F(Gradients, OfLossHeadAreFormedInBlocksOfRows) {
+  constexpr int64_t kTokens = 6000, kVocab = 600, kPiece = 750;
+  const LossHead head(build(), kVocab, nullptr);
+  prepare();
+  const Tensor x = rig.normal("x", {kTokens, kHidden}),
+               targets = rig.exec.empty({kTokens}, DType::kI32);
+  for (int64_t i = 0; i < kTokens; ++i) {
+    targets.data<int32_t>()[i] = static_cast<int32_t>(i * 7 % kVocab);
+  }
+  const auto run = [&](int64_t begin, int64_t count) {
+    const Tensor part = rig.exec.empty({count}, DType::kI32);
+    std::copy_n(targets.data<int32_t>() + begin, count, part.data<int32_t>());
+    return head.forward(rig.exec, x.row_range(begin, count), part, 1.0f, LossHead::Gradients::kYes);
+  };
+  run(0, 1);  // packs the weight
+  rig.ledger.restart_peaks();
+  const int64_t before = rig.ledger.total().live;
+  const auto whole = run(0, kTokens);
+  EXPECT_LT(rig.ledger.total().peak - before, kTokens * kVocab * 4 / 2);
+
+  double loss_sum = 0;
+  for (int64_t begin = 0; begin < kTokens; begin += kPiece) {
+    const auto piece = run(begin, kPiece);
+    loss_sum += piece.loss_sum;
+    EXPECT_TRUE(SameBits(piece.dx, whole.dx.row_range(begin, kPiece))) << begin;
+  }
+  EXPECT_NEAR(whole.loss_sum / loss_sum, 1.0, 1e-12);  // the same numbers, added in double
+}
+
 // The whole chain of a model, with random tokens.
 class WholeModel : public Gradients {
  protected:
@@ -176,8 +207,8 @@ aux_loss = 0.0
   expect_gradients(config);
 }
 
-// Norms that count from one, factors on embedding, logits and both sides of the residual sums, a normed
-// stream past the branches, a shared expert of a width of its own.
+// Norms that count from one, factors on embedding, logits and both sides of the residual sums, a
+// normed stream past the branches, a shared expert of a width of its own.
 constexpr const char* kScaled = R"(
 [model]
 vocab = 41
