@@ -82,6 +82,8 @@ WEFT_INLINE Range inner_range(tile::Banded banded, const tile::Band& band, const
     first = t.i - band.high, last = t.i + t.height - 1 - band.low;
   } else if (banded == tile::Banded::kA) {
     first = t.i + band.low, last = t.i + t.height - 1 + band.high;
+  } else if (banded == tile::Banded::kB && form == tile::Form::kNt) {
+    first = t.j + band.low, last = t.j + kStripColumns - 1 + band.high;
   } else if (banded == tile::Banded::kB) {
     first = t.j - band.high, last = t.j + kStripColumns - 1 - band.low;
   }

@@ -108,6 +108,34 @@ TEST(TileEngine, MultipliesInAllForms) {
   }
 }
 
+// Entries outside the band are zero, and the product may skip them: in each form the band is that
+// of the operand as it is stored.
+TEST(TileEngine, SkippingZerosOfABandedFactorChangesNothing) {
+  for (const Sizes& s : kSizes) {
+    for (const Band band : {kLower, Band{-2, 3}, Band{1, kFar}, Band{4, 9}, Band{-40, -20}}) {
+      Fixture f(s);
+      const auto inside = [&](auto i, auto j, auto x) {
+        return f.e.select(f.e.inside(band, i, j), x, 0.0f);
+      };
+      const Tensor whole = f.rig.exec.zeros({s.m(), s.n()});
+      const auto expect_same = [&](const auto& skipping, const auto& full, const char* what) {
+        f.e.run(kFull, skipping, store(out(f.c)));
+        f.e.run(kFull, full, store(out(whole)));
+        EXPECT_TRUE(SameBits(f.c, whole)) << what << " " << band.low << " " << band.high;
+      };
+      f.e.load(f.w.a, in(f.a), inside);
+      expect_same(nn(f.w.a, f.w.b, Banded::kA, band), nn(f.w.a, f.w.b), "a b");
+      f.e.load(f.w.a_turned, in(f.a_turned), inside);
+      expect_same(tn(f.w.a_turned, f.w.b, Banded::kA, band), tn(f.w.a_turned, f.w.b), "a^T b");
+      f.e.load(f.w.a, in(f.a));
+      f.e.load(f.w.b, in(f.b), inside);
+      expect_same(nn(f.w.a, f.w.b, Banded::kB, band), nn(f.w.a, f.w.b), "a b, band in b");
+      f.e.load(f.w.b_turned, in(f.b_turned), inside);
+      expect_same(nt(f.w.a, f.w.b_turned, Banded::kB, band), nt(f.w.a, f.w.b_turned), "a b^T");
+    }
+  }
+}
+
 TEST(TileEngine, AddsProductsAroundMaps) {
   for (const Sizes& s : kSizes) {
     Fixture f(s);
