@@ -19,15 +19,15 @@ struct Angles {
   int64_t half() const { return static_cast<int64_t>(frequency.size()); }
 
   template <class Position>
-  std::vector<double> table(Exec& exec, int64_t rows, Position position) const {
+  std::vector<double> table(Exec& exec, int64_t rows, double scale, Position position) const {
     std::vector<double> out(static_cast<size_t>(rows * 2 * half()));
     for_blocks(exec, {rows, 16}, [&](int64_t, int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         double* turn = out.data() + r * 2 * half();
         for (int64_t i = 0; i < half(); ++i) {
           const double angle = position(r) * frequency[static_cast<size_t>(i)];
-          turn[i] = std::cos(angle);
-          turn[half() + i] = std::sin(angle);
+          turn[i] = scale * std::cos(angle);
+          turn[half() + i] = scale * std::sin(angle);
         }
       }
     });
@@ -42,10 +42,13 @@ void check(const Rope& rope, ConstView x) {
   WEFT_CHECK(
       rope.rotary_width >= 0 && rope.rotary_width % 2 == 0 && rope.rotary_width <= rope.head_width,
       "rope: rotary width {} of heads of {}", rope.rotary_width, rope.head_width);
+  WEFT_CHECK(rope.frequencies.empty() || std::ssize(rope.frequencies) == rope.rotary_width / 2,
+             "rope: {} frequencies for {} pairs", rope.frequencies.size(), rope.rotary_width / 2);
 }
 
 Angles angles_of(const Rope& rope) {
-  Angles angles;
+  Angles angles{{rope.frequencies.begin(), rope.frequencies.end()}};
+  if (!angles.frequency.empty()) return angles;
   for (int64_t i = 0; i < rope.rotary_width / 2; ++i) {
     angles.frequency.push_back(std::pow(
         rope.base, -2.0 * static_cast<double>(i) / static_cast<double>(rope.rotary_width)));
@@ -68,11 +71,11 @@ void rope(Exec& exec, const Rope& rope, ConstView positions, View x) {
   const bool each_token = rows <= coarse_rows + kRopeFine;  // few tokens, or far apart
   std::vector<double> coarse, fine;
   if (each_token) {
-    coarse = angles.table(exec, rows, [&](int64_t r) { return p[r]; });
+    coarse = angles.table(exec, rows, rope.scale, [&](int64_t r) { return p[r]; });
   } else {
-    coarse = angles.table(exec, coarse_rows,
+    coarse = angles.table(exec, coarse_rows, rope.scale,
                           [&](int64_t r) { return static_cast<double>((first + r) * kRopeFine); });
-    fine = angles.table(exec, kRopeFine, [](int64_t r) { return static_cast<double>(r); });
+    fine = angles.table(exec, kRopeFine, 1.0, [](int64_t r) { return static_cast<double>(r); });
   }
   const int64_t half = angles.half();
   const RopeArgs args{p,

@@ -13,7 +13,7 @@ LayerConfig read_granite_attention(const HfConfig& config, const ModelConfig& mo
   layer.options.set("scale", config.number("attention_multiplier", 1.0));
   const bool rope = config.text("position_embedding_type", "nope") == "rope";
   layer.options.set("rope", rope);
-  if (rope) layer.options.set("rope_base", read_rotation(config).base);
+  if (rope) read_rotation(config, layer);
   return layer;
 }
 

@@ -21,6 +21,8 @@ class LayerOptions {
   const std::map<std::string, std::string>& all() const { return values_; }
 
  private:
+  void fill_stretch();
+
   int64_t hidden_;
   std::map<std::string, std::string> values_;
 };

@@ -71,7 +71,7 @@ ModelConfig read_minimax(const HfConfig& config) {
   for (int64_t i = 0; i < model.layers; ++i) {
     LayerConfig layer = read_attention(config, model);
     if (full[static_cast<size_t>(i)]) {
-      layer.options.set("rope_base", read_rotation(config).base);
+      read_rotation(config, layer);
       layer.residual = read_factors(config, kFull);
     } else {
       layer = read_lightning(config, model);

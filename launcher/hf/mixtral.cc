@@ -13,7 +13,7 @@ ModelConfig read_mixtral(const HfConfig& config) {
   read_experts(config, kKeys, model);
   model.moe.renormalize = true;
   LayerConfig layer = read_attention(config, model);
-  layer.options.set("rope_base", read_rotation(config).base);
+  read_rotation(config, layer);
   layer.options.set("window", config.integer("sliding_window", 0));
   layer.ffn = "moe";
   set_layers(model, std::vector(static_cast<size_t>(model.layers), layer));
@@ -28,8 +28,7 @@ std::optional<nlohmann::json> write_mixtral(const ModelConfig& model) {
   write_shape(model, config);
   write_attention(options, config);
   write_experts(model, kKeys, config);
-  config["sliding_window"] = nullptr;
-  if (options.integer("window") > 0) config["sliding_window"] = options.integer("window");
+  config["sliding_window"] = window_or_null(options);
   return config;
 }
 

@@ -79,15 +79,36 @@ LayerOptions::LayerOptions(const ModelConfig& model, const LayerConfig& layer)
   if (layer.mixer == "softmax" && number("scale") == 0) {
     values_["scale"] = fmt::format("{}", 1.0 / std::sqrt(static_cast<double>(integer("dk"))));
   }
+  if (has("rope_scaling")) fill_stretch();
   // What does nothing is not compared.
   if (has("rope") && !flag("rope")) {
     values_.erase("rope_base");
+    values_.erase("rope_scaling");
     if (layer.mixer != "mla") values_.erase("rope_width");
   }
   if (has("qk_norm") && !flag("qk_norm")) {
     for (const char* key : {"qk_norm_eps", "qk_norm_joint", "qk_norm_offset"}) values_.erase(key);
   }
   if (has("select_norm") && !flag("select_norm")) values_.erase("norm_eps");
+}
+
+// How a rotation is stretched: what its kind does not read is not compared, 0 stands for the usual.
+void LayerOptions::fill_stretch() {
+  const std::string kind = has("rope") && !flag("rope") ? "" : text("rope_scaling");
+  const bool llama3 = kind == "\"llama3\"", yarn = kind == "\"yarn\"";
+  const auto usual = [&](const char* key, double value) {
+    if (number(key) == 0) values_[key] = fmt::format("{}", value);
+  };
+  usual("rope_low", 1.0);
+  usual("rope_high", llama3 ? 4.0 : 32.0);
+  usual("rope_attention", 0.1 * std::log(std::max(1.0, number("rope_factor"))) + 1.0);
+  if (!llama3 && !yarn) {
+    for (const char* key : {"rope_length", "rope_low", "rope_high"}) values_.erase(key);
+  }
+  if (!yarn) {
+    for (const char* key : {"rope_attention", "rope_truncate"}) values_.erase(key);
+  }
+  if (!llama3 && !yarn && kind != "\"linear\"") values_.erase("rope_factor");
 }
 
 int64_t LayerOptions::integer(const std::string& key) const { return std::stoll(text(key)); }

@@ -15,7 +15,7 @@ ModelConfig read_olmoe(const HfConfig& config) {
   config.only("attention_bias", false);
   config.only("clip_qkv", nullptr);
   LayerConfig layer = read_attention(config, model);
-  layer.options.set("rope_base", read_rotation(config).base);
+  read_rotation(config, layer);
   layer.options.set("qk_norm", true);
   layer.options.set("qk_norm_joint", true);
   layer.options.set("qk_norm_eps", model.norm_eps);
@@ -35,13 +35,6 @@ std::optional<nlohmann::json> write_olmoe(const ModelConfig& model) {
   return config;
 }
 
-void map_olmoe(const ModelConfig& model, TensorMap& map) {
-  map_outer(model, map);
-  for (int64_t i = 0; i < model.layers; ++i) {
-    const LayerNames names = layer_names(i);
-    map_llama_layer(map, names);
-    map_qwen_experts(map, names.weft + "moe.", names.hf + "mlp.");
-  }
-}
+void map_olmoe(const ModelConfig& model, TensorMap& map) { map_llama_like(model, map); }
 
 }  // namespace weft

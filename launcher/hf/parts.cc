@@ -73,24 +73,6 @@ void write_shape(const ModelConfig& model, nlohmann::json& config, const char* e
   config["hidden_act"] = "silu";
 }
 
-Rotation read_rotation(const HfConfig& config, double default_share) {
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const HfConfig rope = config.table(key);
-    for (const char* kind : {"rope_type", "type"}) {
-      const std::string type = rope.text(kind, "default");
-      if (type == "default") continue;
-      config.refuse(key,
-                    fmt::format("Weft rotates by plain frequencies alone, not by those of \"{}\"; "
-                                "what works: \"default\"",
-                                type));
-    }
-  }
-  const HfConfig rope = config.table("rope_parameters");
-  return {
-      rope.number("rope_theta", config.number("rope_theta", 10000.0)),
-      rope.number("partial_rotary_factor", config.number("partial_rotary_factor", default_share))};
-}
-
 LayerConfig read_attention(const HfConfig& config, const ModelConfig& model) {
   const int64_t heads = config.integer("num_attention_heads");
   if (heads < 1) config.refuse("num_attention_heads", "must be at least 1");
@@ -109,14 +91,12 @@ void write_attention(const LayerOptions& a, nlohmann::json& config) {
   config["num_attention_heads"] = a.integer("heads");
   config["num_key_value_heads"] = a.integer("kv_heads");
   config["head_dim"] = a.integer("dk");
-  if (!a.flag("rope")) return;
-  config["rope_theta"] = a.number("rope_base");
-  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", a.number("rope_base")}};
-  if (a.integer("rope_width") == a.integer("dk")) return;
-  const double share =
-      static_cast<double>(a.integer("rope_width")) / static_cast<double>(a.integer("dk"));
-  config["partial_rotary_factor"] = share;
-  config["rope_parameters"]["partial_rotary_factor"] = share;
+  if (a.flag("rope")) write_rotation(a, config);
+}
+
+nlohmann::json window_or_null(const LayerOptions& attention) {
+  const int64_t window = attention.integer("window");
+  return window > 0 ? nlohmann::json(window) : nlohmann::json(nullptr);
 }
 
 const LayerConfig* find_layer(const ModelConfig& model, const std::string& mixer,
@@ -179,6 +159,66 @@ void map_llama_layer(TensorMap& map, const LayerNames& names) {
   map.whole(names.weft + "norm1.weight", names.hf + "input_layernorm.weight");
   map.whole(names.weft + "norm2.weight", names.hf + "post_attention_layernorm.weight");
   map_attention(map, names.weft + "mixer.", names.hf + "self_attn.");
+}
+
+void map_llama_like(const ModelConfig& model, TensorMap& map) {
+  map_outer(model, map);
+  for (int64_t i = 0; i < model.layers; ++i) {
+    const LayerNames names = layer_names(i);
+    map_llama_layer(map, names);
+    if (layer_config_of(model, i).ffn == "moe") {
+      map_qwen_experts(map, names.weft + "moe.", names.hf + "mlp.");
+    } else {
+      map_mlp(map, names.weft + "mlp.", names.hf + "mlp.");
+    }
+  }
+}
+
+ModelConfig read_llama_like(const HfConfig& config, LayerConfig& layer) {
+  ModelConfig model = read_shape(config);
+  model.dense.ffn = config.integer("intermediate_size");
+  layer = read_attention(config, model);
+  read_rotation(config, layer);
+  return model;
+}
+
+std::optional<nlohmann::json> write_llama_like(const ModelConfig& model) {
+  const LayerConfig* layer = find_layer(model, "softmax", "dense");
+  if (layer == nullptr) return std::nullopt;
+  nlohmann::json config;
+  write_shape(model, config);
+  write_attention(LayerOptions(model, *layer), config);
+  config["intermediate_size"] = dense_width(model);
+  return config;
+}
+
+ModelConfig read_qwen_moe(const HfConfig& config, LayerConfig& layer) {
+  ModelConfig model = read_llama_like(config, layer);
+  read_experts(config, {}, model);
+  model.moe.renormalize = config.flag("norm_topk_prob", false);
+  config.only("use_sliding_window", false);
+  return model;
+}
+
+void set_qwen_layers(const HfConfig& config, const LayerConfig& layer, ModelConfig& model) {
+  std::vector<LayerConfig> layers(static_cast<size_t>(model.layers), layer);
+  for (int64_t i = 0; i < model.layers; ++i) {
+    layers[static_cast<size_t>(i)].ffn = sparse_layer(config, i) ? "moe" : "dense";
+  }
+  set_layers(model, layers);
+}
+
+std::optional<nlohmann::json> write_qwen_moe(const ModelConfig& model) {
+  const LayerConfig* layer = find_layer(model, "softmax", "moe");
+  if (layer == nullptr) return std::nullopt;
+  nlohmann::json config;
+  write_shape(model, config);
+  write_attention(LayerOptions(model, *layer), config);
+  write_experts(model, {}, config);
+  config["intermediate_size"] = dense_width(model);
+  config["norm_topk_prob"] = model.moe.renormalize;
+  config["mlp_only_layers"] = dense_layers(model);
+  return config;
 }
 
 void map_qwen_experts(TensorMap& map, const std::string& weft, const std::string& hf) {

@@ -23,12 +23,15 @@ void write_shape(const ModelConfig& model, nlohmann::json& config,
 
 // Heads, widths and rotation of softmax attention.
 LayerConfig read_attention(const HfConfig& config, const ModelConfig& model);
-// Base and share of the rotation, from rope_parameters or from the keys of older folders.
-struct Rotation {
-  double base = 10000.0, share = 1.0;
-};
-Rotation read_rotation(const HfConfig& config, double default_share = 1.0);
+// Its rotation, of all channels of a head or of those that partial_rotary_factor says (a quarter
+// where it does not say).
+enum class RotatedShare : uint8_t { kAll, kQuarter };
+void read_rotation(const HfConfig& config, LayerConfig& attention,
+                   RotatedShare rotated = RotatedShare::kAll);
+void write_rotation(const LayerOptions& attention, nlohmann::json& config);
 void write_attention(const LayerOptions& attention, nlohmann::json& config);
+// The keys that a token sees; null where it sees all.
+nlohmann::json window_or_null(const LayerOptions& attention);
 
 // The first layer with that mixer (any when empty) and that feed-forward; null when there is none.
 const LayerConfig* find_layer(const ModelConfig& model, const std::string& mixer,
@@ -62,6 +65,16 @@ inline MlpNames numbered_names() { return {"w1.weight", "w3.weight", "w2.weight"
 
 // The norms of a layer and its softmax attention, named as in llama and its descendants.
 void map_llama_layer(TensorMap& map, const LayerNames& names);
+// All of a model of such layers with dense feed-forwards, or experts as in qwen2_moe.
+void map_llama_like(const ModelConfig& model, TensorMap& map);
+// Softmax attention and a dense feed-forward in every layer: what llama and mistral share. Written
+// for models that have such a layer.
+ModelConfig read_llama_like(const HfConfig& config, LayerConfig& layer);
+std::optional<nlohmann::json> write_llama_like(const ModelConfig& model);
+// Softmax attention, experts in some layers: what the Qwen-MoE classes share.
+ModelConfig read_qwen_moe(const HfConfig& config, LayerConfig& layer);
+void set_qwen_layers(const HfConfig& config, const LayerConfig& layer, ModelConfig& model);
+std::optional<nlohmann::json> write_qwen_moe(const ModelConfig& model);
 // Router, experts and, where the model has them, shared expert and its gate, named as in qwen2_moe.
 void map_qwen_experts(TensorMap& map, const std::string& weft, const std::string& hf);
 

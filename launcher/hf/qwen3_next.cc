@@ -26,14 +26,11 @@ LayerConfig read_delta(const HfConfig& config, const ModelConfig& model) {
 }
 
 LayerConfig read_gated_attention(const HfConfig& config, const ModelConfig& model) {
-  const Rotation rotation = read_rotation(config, 0.25);
   LayerConfig layer = read_attention(config, model);
   const int64_t width = config.integer("head_dim", 256);
   layer.options.set("dk", width);
   layer.options.set("dv", width);
-  layer.options.set("rope_base", rotation.base);
-  layer.options.set("rope_width",
-                    static_cast<int64_t>(static_cast<double>(width) * rotation.share));
+  read_rotation(config, layer, RotatedShare::kQuarter);
   layer.options.set("qk_norm", true);
   layer.options.set("qk_norm_offset", true);
   layer.options.set("qk_norm_eps", model.norm_eps);

@@ -8,12 +8,12 @@
 
 #include "kernels/forget_gate.h"
 #include "kernels/norm.h"
-#include "kernels/rope.h"
 #include "kernels/sigmoid_gate.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/attention.h"
+#include "layers/rotation.h"
 #include "layers/token_shift.h"
 
 namespace weft {
@@ -27,7 +27,7 @@ struct FoxOptions {
   bool output_gate = false;
   bool kv_shift = false;
   bool rope = false;
-  double rope_base = 10000.0;
+  RotationOptions rotation;
   bool acp = false;
   double acp_log_epsilon = -10.0;
 };
@@ -42,7 +42,7 @@ void fields(FieldVisitor& f, FoxOptions& c) {
   f("kv_shift", c.kv_shift,
     "mix keys and values with those of the token before, by a learned gate");
   f("rope", c.rope, "rotate q and k by position");
-  f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
+  fields(f, c.rotation);
   f("acp", c.acp, "adaptive computation pruning: skip blocks that the gates have made negligible");
   f("acp_log_epsilon", c.acp_log_epsilon,
     "logarithm of the largest softmax weight that a query may lose to pruning",
@@ -66,6 +66,7 @@ class Fox final : public Mixer {
                 {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}),
         shift_k_(h_.kv_heads, h_.dk),
         shift_v_(h_.kv_heads, h_.dv),
+        rotation_(o.rotation, o.rope ? h_.dk : 0, h_.dk),
         rows_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}) {
     if (o.kv_shift) {
       shift_ = std::make_unique<Linear>(
@@ -95,7 +96,7 @@ class Fox final : public Mixer {
       shift(exec, context, f, saved);
     }
     if (o_.qk_norm) normalize(exec, f);
-    if (o_.rope) rotate(exec, sequence, queries(f), keys(f), kernels::Rope::Direction::kForward);
+    if (o_.rope) rotate(exec, sequence, queries(f), keys(f), Rotation::Direction::kForward);
     if (o_.acp && o_.qk_norm) f.bound = score_bound(exec);
     f.log_forget = exec.empty({tokens, h_.heads});
     kernels::forget_gate_forward(exec, f.forget_logits, f.log_forget);
@@ -128,7 +129,7 @@ class Fox final : public Mixer {
     const Tensor d_forget = exec.empty(f.log_forget.shape());
     rows_.backward(exec, inputs(f), {pruning(f)}, sequence, d_out, context.part("keys"),
                    {dq, dk, dv, d_forget}, saved);
-    if (o_.rope) rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
+    if (o_.rope) rotate(exec, sequence, dq, dk, Rotation::Direction::kBackward);
     if (o_.qk_norm) normalize_backward(exec, f, dq, dk);
 
     Tensor dx;
@@ -169,9 +170,8 @@ class Fox final : public Mixer {
 
   static std::vector<Linear::Part> projections(const FoxOptions& o) {
     const HeadOptions& h = o.heads;
-    std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
-                                       h.kv_part("k_proj", h.dk),
-                                       h.kv_part("v_proj", h.dv)};
+    std::vector<Linear::Part> parts = {
+        {"q_proj", h.heads * h.dk, h.dk}, h.kv_part("k_proj", h.dk), h.kv_part("v_proj", h.dv)};
     if (o.output_gate) parts.push_back({"ogate_proj", h.heads * h.dv, h.dv});
     return parts;
   }
@@ -181,8 +181,7 @@ class Fox final : public Mixer {
     return build.declare(
         {.name = build.scope + name,
          .global = {heads * width},
-         .splits = {Split{
-             .dim = 0, .axis = Axis::kTensor, .replicas = replicas, .unit = width}},
+         .splits = {Split{.dim = 0, .axis = Axis::kTensor, .replicas = replicas, .unit = width}},
          .init = Init::constant(1.0),
          .weight_decay = false,
          .f32 = true});
@@ -246,7 +245,8 @@ class Fox final : public Mixer {
                                 f.k_inv_rms, dk, {}, k_norm_->grad);
   }
 
-  // |q| <= sqrt(dk) max|weight| after the norm, likewise k, and rotations keep lengths.
+  // |q| <= sqrt(dk) max|weight| after the norm, likewise k; a rotation lengthens both alike, if at
+  // all.
   Tensor score_bound(Exec& exec) const {
     const Tensor bound = exec.empty({h_.heads});
     const auto largest = [&](const Parameter& norm, int64_t head) {
@@ -257,8 +257,9 @@ class Fox final : public Mixer {
     };
     // Rounding q and k to bf16 lengthens each by at most 2^-9.
     const float rounding = compute_ == DType::kBF16 ? 1.0f + 1.0f / 128 : 1.0f;
+    const auto growth = static_cast<float>(o_.rope ? rotation_.growth() : 1.0);
     for (int64_t h = 0; h < h_.heads; ++h) {
-      bound.data<float>()[h] = rounding * std::sqrt(static_cast<float>(h_.dk)) *
+      bound.data<float>()[h] = rounding * growth * growth * std::sqrt(static_cast<float>(h_.dk)) *
                                largest(*q_norm_, h) *
                                largest(*k_norm_, h / (h_.heads / h_.kv_heads));
     }
@@ -299,15 +300,9 @@ class Fox final : public Mixer {
   }
 
   void rotate(Exec& exec, const Sequence& sequence, View q, View k,
-              kernels::Rope::Direction direction) const {
-    kernels::Rope rope{.heads = h_.heads,
-                       .head_width = h_.dk,
-                       .rotary_width = h_.dk,
-                       .base = o_.rope_base,
-                       .direction = direction};
-    kernels::rope(exec, rope, sequence.positions, q);
-    rope.heads = h_.kv_heads;
-    kernels::rope(exec, rope, sequence.positions, k);
+              Rotation::Direction direction) const {
+    rotation_.turn(exec, sequence, h_.heads, q, direction);
+    rotation_.turn(exec, sequence, h_.kv_heads, k, direction);
   }
 
   AttentionInputs inputs(const Saved& f) const {
@@ -329,6 +324,7 @@ class Fox final : public Mixer {
   Linear forget_;
   std::unique_ptr<Linear> shift_;  // with kv_shift
   TokenShift shift_k_, shift_v_;
+  Rotation rotation_;
   AttentionRows rows_;
   std::unique_ptr<Linear> out_;
   Parameter* q_norm_ = nullptr;    // [heads * dk]
@@ -341,6 +337,7 @@ class Fox final : public Mixer {
 std::unique_ptr<Mixer> make_fox(const MixerBuild& build) {
   auto o = read_options<FoxOptions>(build.options, "fox");
   o.heads = resolve(build, o.heads);
+  o.rotation = resolve(build, o.rotation);
   if (o.pro) o.qk_norm = o.output_norm = o.output_gate = o.kv_shift = true;
   if (o.rope) check_rotary(build, o.heads.dk, o.heads.dk);
   return std::make_unique<Fox>(build, o);

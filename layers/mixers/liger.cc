@@ -15,7 +15,6 @@
 #include "kernels/elementwise.h"
 #include "kernels/head_pool.h"
 #include "kernels/head_softmax.h"
-#include "kernels/rope.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
@@ -23,6 +22,7 @@
 #include "layers/recurrence/diagonal.h"
 #include "layers/recurrence/scalar.h"
 #include "layers/recurrence/slots.h"
+#include "layers/rotation.h"
 
 namespace weft {
 namespace {
@@ -35,7 +35,7 @@ struct LigerOptions {
   double tau = 16.0;
   int64_t slots = 0;
   double lower_bound = 0.0;
-  double rope_base = 10000.0;
+  RotationOptions rotation;
   bool bias = false;
 };
 
@@ -49,7 +49,7 @@ void fields(FieldVisitor& f, LigerOptions& c) {
   f("tau", c.tau, "gla, retention, mlstm, gsa: log decays are logsigmoid / this", above(0));
   f("slots", c.slots, "gsa: slots per head, at most dk; 0: dk", between(0, 1 << 20));
   f("lower_bound", c.lower_bound, "hgrn2: the least that a step keeps", from_below(0, 1));
-  f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
+  fields(f, c.rotation);
   f("bias", c.bias, "biases on the q, k and v projections, as in the layer that is converted");
 }
 
@@ -100,6 +100,7 @@ class Liger final : public Mixer {
             build.hidden,
             {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
         recurrence_(recurrence_of(o)),
+        rotation_(o.rotation, h_.dk, h_.dk),
         window_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk)), o.window}),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
@@ -113,7 +114,7 @@ class Liger final : public Mixer {
     const Tensor out = recur(exec, f, sequence, context.part(kRecurrence), saved);
     f.rotated = exec.empty({sequence.tokens(), qk_width()}, compute_);
     kernels::copy(exec, f.projected.view().columns(0, qk_width()), f.rotated);
-    rotate(exec, sequence, f.rotated, kernels::Rope::Direction::kForward);
+    rotate(exec, sequence, f.rotated, Rotation::Direction::kForward);
     const Tensor seen =
         window_.forward(exec, attention_inputs(f), {}, sequence, context.part("keys"), saved);
     kernels::scale(exec, out, static_cast<float>(o_.alpha), out);
@@ -134,7 +135,7 @@ class Liger final : public Mixer {
     const Tensor d_seen = in_type(exec, d_out, compute_);
     window_.backward(exec, attention_inputs(f), {}, sequence, d_seen, context.part("keys"),
                      {query(d), key(d), value(d)}, saved);
-    rotate(exec, sequence, d.view().columns(0, qk_width()), kernels::Rope::Direction::kBackward);
+    rotate(exec, sequence, d.view().columns(0, qk_width()), Rotation::Direction::kBackward);
     kernels::scale(exec, d_mixed, static_cast<float>(o_.alpha), d_out);
     recur_backward(exec, f, context, d_out, d, saved);
     return project_.backward(exec, d, DType::kF32, saved);
@@ -182,15 +183,9 @@ class Liger final : public Mixer {
   }
 
   void rotate(Exec& exec, const Sequence& sequence, View qk,
-              kernels::Rope::Direction direction) const {
-    kernels::Rope rope{.heads = h_.heads,
-                       .head_width = h_.dk,
-                       .rotary_width = h_.dk,
-                       .base = o_.rope_base,
-                       .direction = direction};
-    kernels::rope(exec, rope, sequence.positions, qk.columns(0, q_width()));
-    rope.heads = h_.kv_heads;
-    kernels::rope(exec, rope, sequence.positions, qk.columns(q_width(), k_width()));
+              Rotation::Direction direction) const {
+    rotation_.turn(exec, sequence, h_.heads, qk.columns(0, q_width()), direction);
+    rotation_.turn(exec, sequence, h_.kv_heads, qk.columns(q_width(), k_width()), direction);
   }
 
   // From q and k to what the recurrence reads.
@@ -282,6 +277,7 @@ class Liger final : public Mixer {
   std::vector<float> lower_;  // hgrn2, per key channel
   Linear project_;
   LigerRecurrence recurrence_;
+  Rotation rotation_;
   AttentionRows window_;
   Linear out_;
 };
@@ -291,6 +287,7 @@ class Liger final : public Mixer {
 std::unique_ptr<Mixer> make_liger(const MixerBuild& build) {
   auto o = read_options<LigerOptions>(build.options, "liger");
   o.heads = resolve(build, o.heads);
+  o.rotation = resolve(build, o.rotation);
   check_rotary(build, o.heads.dk, o.heads.dk);
   const auto only = [&](const char* option, const char* form) {
     if (o.form == form || !build.options.has(option)) return;

@@ -1,6 +1,6 @@
-"""Small random models of every class that `weft convert` reads, made by the transformers package itself.
+"""Small random models of every class that `weft convert` reads, some in variants, made by the transformers package itself.
 
-python hf_models.py STORE   writes the cases of tests/golden/hf: folder, token ids, the package's logits
+python hf_models.py STORE [NAME ...]   writes the cases of tests/golden/hf: folder, token ids, the package's logits
 """
 
 import json
@@ -61,6 +61,19 @@ FAMILIES = {
                                              v_head_dim=5, linear_head_dim=6, linear_num_heads=3,
                                              layer_types=["linear_attention", "full_attention", "linear_attention"],
                                              pad_token_id=0, bos_token_id=1, eos_token_id=2)),
+    # Rotations of models that were stretched to longer texts: one pair of channels as before, one between, one slower.
+    "llama_llama3": ("LlamaConfig", dict(SHAPE, **HEADS, intermediate_size=27, head_dim=6, tie_word_embeddings=True,
+                                         rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0,
+                                                          "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                                          "original_max_position_embeddings": 64})),
+    "mistral_linear": ("MistralConfig", dict(SHAPE, **HEADS, intermediate_size=27, head_dim=6, sliding_window=None,
+                                             rope_parameters={"rope_type": "linear", "rope_theta": 500.0,
+                                                              "factor": 2.5})),
+    "qwen3_moe_yarn": ("Qwen3MoeConfig", dict(SHAPE, **HEADS, **EXPERTS, head_dim=8, intermediate_size=27,
+                                              norm_topk_prob=True,
+                                              rope_parameters={"rope_type": "yarn", "rope_theta": 50.0, "factor": 4.0,
+                                                               "beta_fast": 3.0, "beta_slow": 0.5,
+                                                               "original_max_position_embeddings": 32})),
 }
 BF16 = ["mixtral"]  # stored so; its numbers are still computed in f32
 
@@ -113,8 +126,8 @@ def logits_of(model, tokens):
         return model(tokens, use_cache=False).logits.float()
 
 
-def store(root):
-    for family in FAMILIES:
+def store(root, names):
+    for family in names:
         model = make_model(family)
         folder = os.path.join(root, family)
         save(model, folder, family in BF16)
@@ -132,4 +145,4 @@ def store(root):
 
 
 if __name__ == "__main__":
-    store(sys.argv[1])
+    store(sys.argv[1], sys.argv[2:] or list(FAMILIES))

@@ -33,7 +33,7 @@ Tensor logits_of(Runtime& runtime, const std::string& checkpoint, const Tensor& 
     const Tensor ids = runtime.exec().empty({length}, DType::kI32);
     std::copy_n(tokens.data<int32_t>() + b * length, length, ids.data<int32_t>());
     const Sequence sequence = make_sequence(runtime.exec(), {0, static_cast<int32_t>(length)});
-    const Tensor logits = model.stage().decode(runtime.exec(), ids, sequence, rows, states);
+    const Tensor logits = model.decode(runtime.exec(), ids, sequence, rows, states);
     std::copy_n(logits.data<float>(), logits.elements(), all.data<float>() + b * length * vocab);
   }
   return all;
@@ -73,7 +73,7 @@ TEST_P(StoredFamily, GivesTheLogitsOfTransformers) {
 TEST_P(StoredFamily, IsExportedWithTheSameBits) {
   import();
   const ExportReport report = export_model(runtime, folder / "ckpt", folder / "out", {});
-  EXPECT_EQ(report.family, GetParam());
+  EXPECT_EQ(report.family, HfFolder(stored(GetParam())).config().text("model_type", ""));
   expect_same_tensors(stored(GetParam()), folder / "out");
   EXPECT_EQ(HfConfig::load(folder / "out/config.json").json(),
             HfConfig::load(stored(GetParam()) + "/config.json").json());
@@ -96,7 +96,22 @@ TEST_P(StoredFamily, IsRecognizedWithoutItsConfig) {
   EXPECT_NE(report.family, "weft");
 }
 
-TEST_P(StoredFamily, HasTheParametersOfItsPublishedModel) {
+std::vector<std::string> names_in(const std::string& place) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(in_project(place))) {
+    names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StoredFamily, testing::ValuesIn(names_in("tests/golden/hf")),
+                         [](const auto& info) { return info.param; });
+
+class PublishedModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(PublishedModel, HasItsParameters) {
+  const ScratchFolder folder;
   const HfConfig known =
       HfConfig::load(in_project("tests/golden/hf_published/" + GetParam() + ".json"));
   put_file(folder / "config.json", known.json()["config"].dump());
@@ -104,16 +119,17 @@ TEST_P(StoredFamily, HasTheParametersOfItsPublishedModel) {
   EXPECT_EQ(plan_import(from)->parameters, known.integer("parameters")) << known.text("name", "");
 }
 
-std::vector<std::string> stored_families() {
-  std::vector<std::string> names;
-  for (const Family& family : families()) {
-    if (std::string(family.name) != "weft") names.emplace_back(family.name);
-  }
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(All, StoredFamily, testing::ValuesIn(stored_families()),
+INSTANTIATE_TEST_SUITE_P(All, PublishedModel,
+                         testing::ValuesIn(names_in("tests/golden/hf_published")),
                          [](const auto& info) { return info.param; });
+
+TEST(Families, HaveAStoredCaseAndAPublishedModelEach) {
+  for (const Family& family : families()) {
+    if (std::string(family.name) == "weft") continue;
+    EXPECT_TRUE(fs::exists(stored(family.name) + "/config.json")) << family.name;
+    EXPECT_TRUE(fs::exists(in_project("tests/golden/hf_published/") + family.name + ".json"));
+  }
+}
 
 class Convert : public testing::Test {
  protected:
@@ -168,9 +184,16 @@ TEST_F(Convert, RefusesVariantsItHasNoPartFor) {
   expect_parts(refusal(path), {"attention_bias = true", "what works: false"});
   edit_config(path, [](nlohmann::json& c) {
     c["attention_bias"] = false;
-    c["rope_parameters"]["rope_type"] = "yarn";
+    c["rope_parameters"]["rope_type"] = "dynamic";
   });
-  expect_parts(refusal(path), {"rope_parameters", "yarn"});
+  expect_parts(refusal(path), {"rope_parameters", "dynamic", "llama3"});
+  edit_config(path, [](nlohmann::json& c) { c["rope_parameters"]["rope_type"] = "llama3"; });
+  expect_parts(refusal(path), {"rope_parameters", "factor is missing"});
+  edit_config(path, [](nlohmann::json& c) {
+    c["rope_parameters"]["rope_type"] = "default";
+    c["partial_rotary_factor"] = 0.5;
+  });
+  expect_parts(refusal(path), {"partial_rotary_factor = 0.5", "all channels"});
   edit_config(path, [](nlohmann::json& c) { c["num_attention_heads"] = "four"; });
   expect_parts(refusal(path), {"num_attention_heads", "must be an integer"});
   edit_config(path, [](nlohmann::json& c) { c.erase("hidden_size"); });
