@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/elementwise.h"
 #include "kernels/norm.h"
 #include "kernels/wide_norm.h"
 #include "layers/convert.h"
@@ -11,16 +12,19 @@
 namespace weft {
 
 WideNorm::WideNorm(const Build& build, const std::string& name, int64_t channels, int64_t unit,
-                   int64_t groups, float epsilon)
-    : weight_(build.declare({.name = build.scope + name,
-                             .global = {channels},
-                             .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = unit}},
-                             .init = Init::constant(1.0),
-                             .weight_decay = false,
-                             .f32 = true})),
+                   int64_t groups, float epsilon, const Variant& variant)
+    : weight_(build.declare(
+          {.name = build.scope + name,
+           .global = {channels},
+           .splits = {Split{
+               .dim = 0, .axis = Axis::kTensor, .replicas = variant.replicas, .unit = unit}},
+           .init = Init::constant(1.0 - variant.offset),
+           .weight_decay = false,
+           .f32 = true})),
       all_groups_(groups),
-      width_(build.whole(channels) / groups),
-      epsilon_(epsilon) {
+      width_(build.whole(channels, variant.replicas) / groups),
+      epsilon_(epsilon),
+      variant_(variant) {
   const int64_t size = build.store.here()[Axis::kTensor].size;
   groups_ = std::max<int64_t>(1, groups / size);
   ranks_ = groups < size ? build.tensor_ranks : nullptr;
@@ -33,18 +37,31 @@ void WideNorm::sum(Exec& exec, const Tensor& parts) const {
   kernels::copy(exec, parts, all.view().columns(mine, 1));
   ranks_->all_reduce(exec, all, ReduceOp::kSum);
   kernels::copy(exec, all.view().columns(mine, 1), parts);
+  // Forward, every replica has counted the same channels; backward, each takes its part of what all
+  // parts of the gradient make together.
+  if (variant_.replicas > 1) {
+    kernels::scale(exec, parts, 1.0f / static_cast<float>(variant_.replicas), parts);
+  }
+}
+
+Tensor WideNorm::scale(Exec& exec) const {
+  if (variant_.offset == 0.0f) return weight_.value;
+  const Tensor out = exec.scratch(weight_.shape);
+  kernels::fill(exec, out, variant_.offset);
+  kernels::add(exec, out, weight_.value, out);
+  return out;
 }
 
 Tensor WideNorm::forward(Exec& exec, const Tensor& x, const Tensor& y) const {
   const Tensor inv_rms = exec.empty({x.shape().rows(), groups_});
   if (ranks_ == nullptr && all_groups_ == 1) {
-    kernels::rms_norm_forward(exec, x, weight_.value, epsilon_, y,
+    kernels::rms_norm_forward(exec, x, scale(exec), epsilon_, y,
                               inv_rms.reshaped({x.shape().rows()}));
     return inv_rms;
   }
   if (ranks_ == nullptr) {
-    kernels::head_norm_forward(exec, {.heads = groups_, .epsilon = epsilon_}, x, {}, weight_.value,
-                               y, inv_rms);
+    kernels::head_norm_forward(exec, {.heads = groups_, .epsilon = epsilon_}, x, {}, scale(exec), y,
+                               inv_rms);
     return inv_rms;
   }
   const Tensor wide = in_type(exec, x, DType::kF32), out = exec.empty(x.shape());
@@ -54,7 +71,7 @@ Tensor WideNorm::forward(Exec& exec, const Tensor& x, const Tensor& y) const {
     float& value = inv_rms.data<float>()[i];
     value = 1.0f / std::sqrt(value / static_cast<float>(width_) + epsilon_);
   }
-  kernels::wide_norm_scale(exec, wide, inv_rms, weight_.value, out);
+  kernels::wide_norm_scale(exec, wide, inv_rms, scale(exec), out);
   kernels::copy(exec, out, y);
   return inv_rms;
 }
@@ -62,21 +79,21 @@ Tensor WideNorm::forward(Exec& exec, const Tensor& x, const Tensor& y) const {
 void WideNorm::backward(Exec& exec, const Tensor& dy, const Tensor& x, const Tensor& inv_rms,
                         const Tensor& dx) const {
   if (ranks_ == nullptr && all_groups_ == 1) {
-    kernels::rms_norm_backward(exec, dy, x, weight_.value, inv_rms.reshaped({x.shape().rows()}), {},
+    kernels::rms_norm_backward(exec, dy, x, scale(exec), inv_rms.reshaped({x.shape().rows()}), {},
                                dx, weight_.grad);
     return;
   }
   if (ranks_ == nullptr) {
     kernels::head_norm_backward(exec, {.heads = groups_, .epsilon = epsilon_}, dy, x, {},
-                                weight_.value, inv_rms, dx, {}, weight_.grad);
+                                scale(exec), inv_rms, dx, {}, weight_.grad);
     return;
   }
   const Tensor wide = in_type(exec, x, DType::kF32), d_wide = in_type(exec, dy, DType::kF32);
   const Tensor mean = exec.empty(inv_rms.shape()), out = exec.empty(x.shape());
-  kernels::wide_norm_products(exec, d_wide, wide, inv_rms, weight_.value, weight_.grad, mean);
+  kernels::wide_norm_products(exec, d_wide, wide, inv_rms, scale(exec), weight_.grad, mean);
   sum(exec, mean);
   kernels::scale(exec, mean, 1.0f / static_cast<float>(width_), mean);
-  kernels::wide_norm_backward(exec, {d_wide, wide, inv_rms, weight_.value, mean, out});
+  kernels::wide_norm_backward(exec, {d_wide, wide, inv_rms, scale(exec), mean, out});
   kernels::copy(exec, out, dx);
 }
 

@@ -5,7 +5,6 @@
 // a sigmoid and norm all heads at once, which are options of their own.
 #include <cmath>
 
-#include "layers/mixers/all_heads.h"
 #include "layers/mixers/shell.h"
 #include "layers/recurrence/fixed_decays.h"
 
@@ -60,7 +59,6 @@ std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
                                            : kernels::GateActivation::kSigmoid,
                   .joint_norm = o.joint_norm,
                   .norm_epsilon = static_cast<float>(o.norm_eps)};
-  if (o.joint_norm) needs_all_heads(build, "joint_norm");
   double factor = o.layer_factor;
   if (o.layer_decay && build.layers > 1) {
     factor *= 1.0 - static_cast<double>(build.layer) / static_cast<double>(build.layers - 1) + 1e-5;

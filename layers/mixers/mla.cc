@@ -3,18 +3,19 @@
 //   heads k_h = r | k_b_proj_h RMSNorm(c),       v_h = v_b_proj_h RMSNorm(c) q_h = q_proj_h x    or
 //   q_b_proj_h RMSNorm(q_a_proj x)        [rope_width | dk] o_h = softmax(s q_h . k_h) v_h, s = (dk
 //   + rope_width)^{-1/2},      y = o_proj o
-// With `rope` the first rope_width channels of every query and key are rotated. Decoding keeps keys
-// and values.
+// With `rope` the first rope_width channels of every query and key are rotated. Decoding keeps r
+// and RMSNorm(c) of every token, and never forms keys and values (layers/recurrence/latent_rows.h).
 #include <cmath>
 #include <optional>
 
 #include "kernels/elementwise.h"
 #include "kernels/norm.h"
-#include "kernels/rope.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/attention.h"
+#include "layers/recurrence/latent_rows.h"
+#include "layers/rotation.h"
 
 namespace weft {
 namespace {
@@ -23,7 +24,7 @@ struct MlaOptions {
   int64_t heads = 0, dk = 0, dv = 0;
   int64_t rope_width = 0, kv_rank = 0, q_rank = 0;
   bool rope = false;
-  double rope_base = 10000.0;
+  RotationOptions rotation;
   double norm_eps = 1e-6;
 };
 
@@ -39,7 +40,7 @@ void fields(FieldVisitor& f, MlaOptions& c) {
   f("q_rank", c.q_rank, "width of the queries' own latent; 0: none, queries come from the input",
     between(0, 1 << 20));
   f("rope", c.rope, "rotate the shared part by position");
-  f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
+  fields(f, c.rotation);
   f("norm_eps", c.norm_eps, "epsilon of the latents' norms", above(0));
 }
 
@@ -64,7 +65,17 @@ class Mla final : public Mixer {
         norm_(norm_weight(build, "kv_a_norm.weight", o.kv_rank)),
         up_(build, {{"k_b_proj", h_.heads * h_.dk, h_.dk}, {"v_b_proj", h_.heads * h_.dv, h_.dv}},
             o.kv_rank, {.cut = Linear::Cut::kRows}),
+        rotation_(o.rotation, o.rope ? o.rope_width : 0, width()),
         rows_({whole_heads(), 1.0f / std::sqrt(static_cast<float>(width())), 0}),
+        latent_rotation_(o.rotation, o.rope ? o.rope_width : 0, o.rope_width + o.kv_rank),
+        latent_rows_({.heads = h_.heads,
+                      .shared = o.rope_width,
+                      .own = h_.dk,
+                      .value = h_.dv,
+                      .rank = o.kv_rank,
+                      .scale = 1.0f / std::sqrt(static_cast<float>(width()))},
+                     *build.store.find(build.scope + "k_b_proj.weight"),
+                     *build.store.find(build.scope + "v_b_proj.weight")),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
     const bool direct = o.q_rank == 0;
@@ -89,14 +100,8 @@ class Mla final : public Mixer {
     const Tensor latent = exec.empty({sequence.tokens(), o_.kv_rank}, compute_);
     kernels::head_norm_forward(exec, norm(), f.down.view().columns(0, o_.kv_rank), {}, norm_.value,
                                latent, f.inv_rms);
-    f.up = up_.forward(exec, latent, compute_, saved);
-    f.k = exec.empty({sequence.tokens(), h_.heads * width()}, compute_);
-    for (int64_t h = 0; h < h_.heads; ++h) {
-      if (o_.rope_width > 0) kernels::copy(exec, shared_key(f.down), shared_part(f.k, h));
-      kernels::copy(exec, key(f.up, h), own_part(f.k, h));
-    }
-    rotate(exec, sequence, f.q, f.k, kernels::Rope::Direction::kForward);
-    const Tensor out = rows_.forward(exec, inputs(f), {}, sequence, context.part("keys"), saved);
+    const Tensor out = context.state != nullptr ? attend_to_latents(exec, latent, context, f, saved)
+                                                : attend(exec, latent, sequence, f, saved);
     saved.push(std::move(f));
     return out_.forward(exec, out, DType::kF32, saved);
   }
@@ -106,14 +111,11 @@ class Mla final : public Mixer {
     const Sequence& sequence = context.sequence;
     const Tensor d_out = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
     const Saved f = saved.pop<Saved>();
-    const Tensor dq = exec.empty(f.q.shape(), compute_), dk = exec.empty(f.k.shape(), compute_),
-                 d_up = exec.empty(f.up.shape(), compute_);
-    rows_.backward(exec, inputs(f), {}, sequence, d_out, context.part("keys"),
-                   {dq, dk, values(d_up)}, saved);
-    rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
-    const Tensor d_down = exec.empty(f.down.shape(), compute_);
-    collect_keys(exec, dk, d_up, d_down);
-    const Tensor d_latent = up_.backward(exec, d_up, DType::kF32, saved);
+    const Tensor dq = exec.empty(f.q.shape(), compute_),
+                 d_down = exec.empty(f.down.shape(), compute_);
+    const Tensor d_latent = context.state != nullptr
+                                ? latents_backward(exec, context, f, d_out, dq, d_down, saved)
+                                : attend_backward(exec, sequence, f, d_out, dq, d_down, saved);
     kernels::head_norm_backward(exec, norm(), d_latent, f.down.view().columns(0, o_.kv_rank), {},
                                 norm_.value, f.inv_rms, d_down.view().columns(0, o_.kv_rank), {},
                                 norm_.grad);
@@ -139,8 +141,61 @@ class Mla final : public Mixer {
     Tensor down;               // [tokens, latent | shared key]
     Tensor inv_rms;            // [tokens, 1]
     Tensor up;                 // [tokens, keys | values]
-    Tensor k;                  // as q
+    Tensor k;                  // as q; with a cache [tokens, shared | latent], and no `up`
   };
+
+  // Over the keys and values of all heads.
+  Tensor attend(Exec& exec, const Tensor& latent, const Sequence& sequence, Saved& f,
+                SavedStack& saved) const {
+    f.up = up_.forward(exec, latent, compute_, saved);
+    f.k = exec.empty({sequence.tokens(), h_.heads * width()}, compute_);
+    for (int64_t h = 0; h < h_.heads; ++h) {
+      if (o_.rope_width > 0) kernels::copy(exec, shared_key(f.down), shared_part(f.k, h));
+      kernels::copy(exec, key(f.up, h), own_part(f.k, h));
+    }
+    rotation_.turn(exec, sequence, h_.heads, f.q, Rotation::Direction::kForward);
+    rotation_.turn(exec, sequence, h_.heads, f.k, Rotation::Direction::kForward);
+    return rows_.forward(exec, inputs(f), {}, sequence, nullptr, saved);
+  }
+  // Gradient of the latent, f32; those of the queries and of the shared key go to dq and d_down.
+  Tensor attend_backward(Exec& exec, const Sequence& sequence, const Saved& f, const Tensor& d_out,
+                         const Tensor& dq, const Tensor& d_down, SavedStack& saved) const {
+    const Tensor dk = exec.empty(f.k.shape(), compute_), d_up = exec.empty(f.up.shape(), compute_);
+    rows_.backward(exec, inputs(f), {}, sequence, d_out, nullptr, {dq, dk, values(d_up)}, saved);
+    rotation_.turn(exec, sequence, h_.heads, dq, Rotation::Direction::kBackward);
+    rotation_.turn(exec, sequence, h_.heads, dk, Rotation::Direction::kBackward);
+    collect_keys(exec, dk, d_up, d_down);
+    return up_.backward(exec, d_up, DType::kF32, saved);
+  }
+
+  // Over what a cache keeps of every token.
+  Tensor attend_to_latents(Exec& exec, const Tensor& latent, const MixerContext& context, Saved& f,
+                           SavedStack& saved) const {
+    const Sequence& sequence = context.sequence;
+    f.k = exec.empty({sequence.tokens(), o_.rope_width + o_.kv_rank}, compute_);
+    if (o_.rope_width > 0) {
+      kernels::copy(exec, shared_key(f.down), f.k.view().columns(0, o_.rope_width));
+    }
+    kernels::copy(exec, latent, latent_part(f.k));
+    rotation_.turn(exec, sequence, h_.heads, f.q, Rotation::Direction::kForward);
+    latent_rotation_.turn(exec, sequence, 1, f.k, Rotation::Direction::kForward);
+    return latent_rows_.forward(exec, f.q, f.k, sequence, context.part("latents"), saved);
+  }
+  Tensor latents_backward(Exec& exec, const MixerContext& context, const Saved& f,
+                          const Tensor& d_out, const Tensor& dq, const Tensor& d_down,
+                          SavedStack& saved) const {
+    const Sequence& sequence = context.sequence;
+    const Tensor dk = exec.empty(f.k.shape(), compute_),
+                 d_latent = exec.empty({dk.shape()[0], o_.kv_rank});
+    latent_rows_.backward(exec, f.q, f.k, sequence, d_out, context.part("latents"), dq, dk, saved);
+    rotation_.turn(exec, sequence, h_.heads, dq, Rotation::Direction::kBackward);
+    latent_rotation_.turn(exec, sequence, 1, dk, Rotation::Direction::kBackward);
+    if (o_.rope_width > 0) {
+      kernels::copy(exec, dk.view().columns(0, o_.rope_width), shared_key(d_down));
+    }
+    kernels::copy(exec, latent_part(dk), d_latent);
+    return d_latent;
+  }
 
   int64_t width() const { return o_.rope_width + h_.dk; }  // of a query
   HeadOptions whole_heads() const {
@@ -155,6 +210,9 @@ class Mla final : public Mixer {
     return down.view().columns(o_.kv_rank, o_.rope_width);
   }
   View key(const Tensor& up, int64_t h) const { return up.view().columns(h * h_.dk, h_.dk); }
+  View latent_part(const Tensor& rows) const {
+    return rows.view().columns(o_.rope_width, o_.kv_rank);
+  }
   View values(const Tensor& up) const {
     return up.view().columns(h_.heads * h_.dk, h_.heads * h_.dv);
   }
@@ -191,18 +249,6 @@ class Mla final : public Mixer {
     return q_down_->backward(exec, d_down, DType::kF32, saved);
   }
 
-  void rotate(Exec& exec, const Sequence& sequence, View q, View k,
-              kernels::Rope::Direction direction) const {
-    if (!o_.rope || o_.rope_width == 0) return;
-    const kernels::Rope rope{.heads = h_.heads,
-                             .head_width = width(),
-                             .rotary_width = o_.rope_width,
-                             .base = o_.rope_base,
-                             .direction = direction};
-    kernels::rope(exec, rope, sequence.positions, q);
-    kernels::rope(exec, rope, sequence.positions, k);
-  }
-
   MlaOptions o_;
   HeadOptions h_;
   DType compute_;
@@ -210,7 +256,10 @@ class Mla final : public Mixer {
   Linear down_;
   Parameter& norm_;  // [kv_rank]
   Linear up_;
+  Rotation rotation_;
   AttentionRows rows_;
+  Rotation latent_rotation_;
+  LatentRows latent_rows_;
   Linear out_;
   std::optional<Linear> q_down_, query_;
   Parameter* q_norm_ = nullptr;  // [q_rank]
@@ -222,6 +271,7 @@ std::unique_ptr<Mixer> make_mla(const MixerBuild& build) {
   auto o = read_options<MlaOptions>(build.options, "mla");
   const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
   if (o.kv_rank == 0) o.kv_rank = std::max<int64_t>(1, build.hidden / 4);
+  o.rotation = resolve(build, o.rotation);
   if (o.rope) check_rotary(build, o.rope_width, heads.dk + o.rope_width);
   return std::make_unique<Mla>(build, o, heads);
 }

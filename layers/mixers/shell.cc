@@ -1,5 +1,7 @@
 #include "layers/mixers/shell.h"
 
+#include "kernels/sigmoid_gate.h"
+#include "kernels/ssm.h"
 #include "layers/convert.h"
 
 namespace weft {
@@ -25,13 +27,17 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
       project_(build, parts_of(rule_), build.hidden,
                {.cut = Linear::Cut::kRows, .apart = rule_.output_gate ? 1 : 0}),
       recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
-      norm_(build.declare(
-          {.name = build.scope + "o_norm.weight",
-           .global = {rule_.joint_norm ? rule_.heads.heads * rule_.heads.dv : rule_.heads.dv},
-           .partial_over = {Axis::kTensor},
-           .init = Init::constant(1.0),
-           .weight_decay = false,
-           .f32 = true})),
+      norm_(rule_.joint_norm ? nullptr
+                             : &build.declare({.name = build.scope + "o_norm.weight",
+                                               .global = {rule_.heads.dv},
+                                               .partial_over = {Axis::kTensor},
+                                               .init = Init::constant(1.0),
+                                               .weight_decay = false,
+                                               .f32 = true})),
+      joint_norm_(rule_.joint_norm ? std::make_unique<WideNorm>(
+                                         build, "o_norm.weight", rule_.heads.heads * rule_.heads.dv,
+                                         rule_.heads.dv, 1, rule_.norm_epsilon)
+                                   : nullptr),
       out_(build, {{"o_proj", build.hidden}}, rule_.heads.heads * rule_.heads.dv,
            {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
 
@@ -56,7 +62,7 @@ ScalarRecurrence::Inputs ScalarShell::inputs(const Saved& f) const {
 }
 
 kernels::HeadNorm ScalarShell::head_norm() const {
-  return {.heads = rule_.joint_norm ? 1 : rule_.heads.heads,
+  return {.heads = rule_.heads.heads,
           .epsilon = rule_.norm_epsilon,
           .gate = rule_.output_gate ? rule_.gate : kernels::GateActivation::kNone};
 }
@@ -71,6 +77,46 @@ void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& pro
   kernels::rope(exec, rope, sequence.positions, part(projected, kQ));
   rope.heads = rule_.heads.kv_heads;
   kernels::rope(exec, rope, sequence.positions, part(projected, kK));
+}
+
+Tensor ScalarShell::finish(Exec& exec, Saved& f) const {
+  const View gate = part(f.projected, kGate);
+  const Tensor y = exec.empty(f.out.shape(), compute_);
+  if (!joint_norm_) {
+    f.inv_rms = exec.empty({f.out.shape()[0], rule_.heads.heads});
+    kernels::head_norm_forward(exec, head_norm(), f.out, gate, norm_->value, y, f.inv_rms);
+    return y;
+  }
+  f.inv_rms = joint_norm_->forward(exec, f.out, y);
+  if (!rule_.output_gate) return y;
+  f.normed = y;
+  const Tensor gated = exec.empty(y.shape(), compute_);
+  if (rule_.gate == kernels::GateActivation::kSilu) {
+    kernels::silu_gate_forward(exec, y, gate, gated);
+  } else {
+    kernels::sigmoid_gate_forward(exec, y, gate, gated);
+  }
+  return gated;
+}
+
+Tensor ScalarShell::finish_backward(Exec& exec, const Saved& f, const Tensor& dy,
+                                    View d_gate) const {
+  const View gate = part(f.projected, kGate);
+  const Tensor d_out = exec.empty(f.out.shape(), compute_);
+  if (!joint_norm_) {
+    kernels::head_norm_backward(exec, head_norm(), dy, f.out, gate, norm_->value, f.inv_rms, d_out,
+                                d_gate, norm_->grad);
+    return d_out;
+  }
+  if (f.normed.defined() && rule_.gate == kernels::GateActivation::kSilu) {
+    kernels::silu_gate_backward(exec, f.normed, gate, dy, dy, d_gate);
+  } else if (f.normed.defined()) {
+    kernels::sigmoid_gate_backward(exec, f.normed, gate, dy, dy, d_gate);
+  }
+  const Tensor wide = exec.empty(f.out.shape());
+  joint_norm_->backward(exec, in_type(exec, dy, DType::kF32), f.out, f.inv_rms, wide);
+  kernels::copy(exec, wide, d_out);
+  return d_out;
 }
 
 Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& context,
@@ -88,10 +134,7 @@ Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& con
   }
   f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
                               [&] { project_.finish_forward(exec, x, f.projected); });
-  f.inv_rms = exec.empty({tokens, head_norm().heads});
-  const Tensor y = exec.empty(f.out.shape(), compute_);
-  kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
-                             f.inv_rms);
+  const Tensor y = finish(exec, f);
   saved.push(std::move(f));
   return out_.forward(exec, y, DType::kF32, saved);
 }
@@ -102,9 +145,7 @@ Tensor ScalarShell::backward(Exec& exec, const Tensor& dy, const MixerContext& c
   const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), compute_, saved);
   const Saved f = saved.pop<Saved>();
   const Tensor d = exec.empty(f.projected.shape(), compute_);
-  const Tensor d_out = exec.empty(f.out.shape(), compute_);
-  kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate), norm_.value,
-                              f.inv_rms, d_out, part(d, kGate), norm_.grad);
+  const Tensor d_out = finish_backward(exec, f, d_y, part(d, kGate));
   recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                        {part(d, kQ), part(d, kK), part(d, kV), {}}, saved);
   if (rule_.feature_map != kernels::Activation::kIdentity) {

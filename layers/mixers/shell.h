@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "kernels/activation.h"
@@ -8,6 +9,7 @@
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/scalar.h"
+#include "layers/wide_norm.h"
 
 namespace weft {
 
@@ -47,11 +49,14 @@ class ScalarShell final : public Mixer {
     Tensor mapped;     // [tokens, q | k (| v)] after the feature map; undefined for the identity
     Tensor out;        // [tokens, heads * dv]
     Tensor inv_rms;    // [tokens, heads], joint: [tokens, 1]
+    Tensor normed;     // as out: before the gate; undefined where one kernel does both
   };
   enum Part { kQ, kK, kV, kGate };
   View part(const Tensor& projected, Part which) const;  // empty for a gate that is not there
   ScalarRecurrence::Inputs inputs(const Saved& frame) const;
   kernels::HeadNorm head_norm() const;
+  Tensor finish(Exec& exec, Saved& frame) const;  // norm and gate
+  Tensor finish_backward(Exec& exec, const Saved& frame, const Tensor& dy, View d_gate) const;
   int64_t mapped_width() const {
     return widths_[kQ] + widths_[kK] + (rule_.map_values ? widths_[kV] : 0);
   }
@@ -64,7 +69,8 @@ class ScalarShell final : public Mixer {
   int64_t widths_[4];  // of the parts
   Linear project_;
   ScalarRecurrence recurrence_;
-  Parameter& norm_;  // [dv], joint: [heads * dv]
+  Parameter* norm_ = nullptr;             // [dv]
+  std::unique_ptr<WideNorm> joint_norm_;  // over all heads, in its place
   Linear out_;
 };
 

@@ -6,13 +6,13 @@
 #include <optional>
 
 #include "kernels/norm.h"
-#include "kernels/rope.h"
 #include "kernels/sigmoid_gate.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
-#include "layers/mixers/all_heads.h"
 #include "layers/mixers/mixer.h"
 #include "layers/recurrence/attention.h"
+#include "layers/rotation.h"
+#include "layers/wide_norm.h"
 
 namespace weft {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 struct SoftmaxOptions {
   HeadOptions heads;
   bool rope = true;
-  double rope_base = 10000.0;
+  RotationOptions rotation;
   int64_t rope_width = 0;
   bool qk_norm = false, qk_norm_joint = false, qk_norm_offset = false;
   double qk_norm_eps = 1e-6;
@@ -33,7 +33,7 @@ struct SoftmaxOptions {
 void fields(FieldVisitor& f, SoftmaxOptions& c) {
   fields(f, c.heads);
   f("rope", c.rope, "rotate q and k by position");
-  f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
+  fields(f, c.rotation);
   f("rope_width", c.rope_width, "channels of each head that are rotated; 0: all",
     between(0, 1 << 20));
   f("qk_norm", c.qk_norm, "RMSNorm of q and k per head, before the rotation");
@@ -62,6 +62,7 @@ class Softmax final : public Mixer {
              h_.kv_part("v_proj", h_.dv)},
             build.hidden,
             {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
+        rotation_(o.rotation, o.rope ? o.rope_width : 0, h_.dk),
         rows_({h_, static_cast<float>(o.scale), o.window}),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
@@ -71,8 +72,16 @@ class Softmax final : public Mixer {
     }
     if (!o.qk_norm) return;
     offset_ = o.qk_norm_offset ? 1.0f : 0.0f;
-    q_norm_ = &declare_norm(build, "q_norm.weight", h_.heads);
-    k_norm_ = &declare_norm(build, "k_norm.weight", h_.kv_heads);
+    if (o.qk_norm_joint) {
+      const auto epsilon = static_cast<float>(o.qk_norm_eps);
+      q_joint_.emplace(build, "q_norm.weight", h_.heads * h_.dk, h_.dk, 1, epsilon,
+                       WideNorm::Variant{.offset = offset_});
+      k_joint_.emplace(build, "k_norm.weight", h_.kv_heads * h_.dk, h_.dk, 1, epsilon,
+                       WideNorm::Variant{.replicas = h_.kv_replicas, .offset = offset_});
+      return;
+    }
+    q_norm_ = &declare_norm(build, "q_norm.weight");
+    k_norm_ = &declare_norm(build, "k_norm.weight");
   }
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
@@ -81,7 +90,7 @@ class Softmax final : public Mixer {
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
     if (o_.qk_norm) normalize(exec, f);
-    if (o_.rope) rotate(exec, sequence, queries(f), keys(f), kernels::Rope::Direction::kForward);
+    if (o_.rope) rotate(exec, sequence, queries(f), keys(f), Rotation::Direction::kForward);
     Tensor out = rows_.forward(exec, inputs(f), {}, sequence, context.part("keys"), saved);
     if (gate_) {
       f.gate = gate_->forward(exec, x, compute_, saved);
@@ -107,13 +116,8 @@ class Softmax final : public Mixer {
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     const View dq = columns(d, 0), dk = columns(d, 1), dv = columns(d, 2);
     rows_.backward(exec, inputs(f), {}, sequence, d_out, context.part("keys"), {dq, dk, dv}, saved);
-    if (o_.rope) rotate(exec, sequence, dq, dk, kernels::Rope::Direction::kBackward);
-    if (o_.qk_norm) {
-      kernels::head_norm_backward(exec, head_norm(h_.heads), dq, columns(f.projected, 0), {},
-                                  norm_scale(exec, *q_norm_), f.q_inv_rms, dq, {}, q_norm_->grad);
-      kernels::head_norm_backward(exec, head_norm(h_.kv_heads), dk, columns(f.projected, 1), {},
-                                  norm_scale(exec, *k_norm_), f.k_inv_rms, dk, {}, k_norm_->grad);
-    }
+    if (o_.rope) rotate(exec, sequence, dq, dk, Rotation::Direction::kBackward);
+    if (o_.qk_norm) normalize_backward(exec, f, dq, dk);
     const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
     if (gate_) kernels::add(exec, dx, dx_gate, dx);
     return dx;
@@ -134,9 +138,9 @@ class Softmax final : public Mixer {
     Tensor out, gate;  // before the gate and before its sigmoid; undefined without a gate
   };
 
-  Parameter& declare_norm(const MixerBuild& build, const char* name, int64_t heads) const {
+  Parameter& declare_norm(const MixerBuild& build, const char* name) const {
     return build.declare({.name = build.scope + name,
-                          .global = {o_.qk_norm_joint ? heads * h_.dk : h_.dk},
+                          .global = {h_.dk},
                           .partial_over = {Axis::kTensor},
                           .init = Init::constant(o_.qk_norm_offset ? 0.0 : 1.0),
                           .weight_decay = false,
@@ -154,7 +158,7 @@ class Softmax final : public Mixer {
   View keys(const Saved& f) const { return f.k.defined() ? f.k.view() : columns(f.projected, 1); }
 
   kernels::HeadNorm head_norm(int64_t heads) const {
-    return {.heads = o_.qk_norm_joint ? 1 : heads, .epsilon = static_cast<float>(o_.qk_norm_eps)};
+    return {.heads = heads, .epsilon = static_cast<float>(o_.qk_norm_eps)};
   }
   // What a norm's weight stands for: itself, or one more.
   Tensor norm_scale(Exec& exec, const Parameter& weight) const {
@@ -169,24 +173,48 @@ class Softmax final : public Mixer {
     const int64_t tokens = f.projected.shape()[0];
     f.q = exec.empty({tokens, h_.heads * h_.dk}, compute_);
     f.k = exec.empty({tokens, h_.kv_heads * h_.dk}, compute_);
-    f.q_inv_rms = exec.empty({tokens, head_norm(h_.heads).heads});
-    f.k_inv_rms = exec.empty({tokens, head_norm(h_.kv_heads).heads});
+    if (q_joint_) {
+      f.q_inv_rms = q_joint_->forward(exec, copy_of(exec, columns(f.projected, 0), compute_), f.q);
+      f.k_inv_rms = k_joint_->forward(exec, copy_of(exec, columns(f.projected, 1), compute_), f.k);
+      return;
+    }
+    f.q_inv_rms = exec.empty({tokens, h_.heads});
+    f.k_inv_rms = exec.empty({tokens, h_.kv_heads});
     kernels::head_norm_forward(exec, head_norm(h_.heads), columns(f.projected, 0), {},
                                norm_scale(exec, *q_norm_), f.q, f.q_inv_rms);
     kernels::head_norm_forward(exec, head_norm(h_.kv_heads), columns(f.projected, 1), {},
                                norm_scale(exec, *k_norm_), f.k, f.k_inv_rms);
   }
 
+  void normalize_backward(Exec& exec, const Saved& f, View dq, View dk) const {
+    const View q = columns(f.projected, 0), k = columns(f.projected, 1);
+    if (!q_joint_) {
+      kernels::head_norm_backward(exec, head_norm(h_.heads), dq, q, {}, norm_scale(exec, *q_norm_),
+                                  f.q_inv_rms, dq, {}, q_norm_->grad);
+      kernels::head_norm_backward(exec, head_norm(h_.kv_heads), dk, k, {},
+                                  norm_scale(exec, *k_norm_), f.k_inv_rms, dk, {}, k_norm_->grad);
+      return;
+    }
+    const auto joint = [&](const WideNorm& norm, View d, ConstView x, const Tensor& inv_rms) {
+      const Tensor dx = exec.empty({x.rows(), x.width()});
+      norm.backward(exec, copy_of(exec, d, DType::kF32), copy_of(exec, x, x.dtype), inv_rms, dx);
+      kernels::copy(exec, dx, d);
+    };
+    joint(*q_joint_, dq, q, f.q_inv_rms);
+    joint(*k_joint_, dk, k, f.k_inv_rms);
+  }
+
+  // With rows end to end.
+  static Tensor copy_of(Exec& exec, ConstView x, DType type) {
+    const Tensor out = exec.empty({x.rows(), x.width()}, type);
+    kernels::copy(exec, x, out);
+    return out;
+  }
+
   void rotate(Exec& exec, const Sequence& sequence, View q, View k,
-              kernels::Rope::Direction direction) const {
-    kernels::Rope rope{.heads = h_.heads,
-                       .head_width = h_.dk,
-                       .rotary_width = o_.rope_width,
-                       .base = o_.rope_base,
-                       .direction = direction};
-    kernels::rope(exec, rope, sequence.positions, q);
-    rope.heads = h_.kv_heads;
-    kernels::rope(exec, rope, sequence.positions, k);
+              Rotation::Direction direction) const {
+    rotation_.turn(exec, sequence, h_.heads, q, direction);
+    rotation_.turn(exec, sequence, h_.kv_heads, k, direction);
   }
 
   AttentionInputs inputs(const Saved& f) const {
@@ -198,12 +226,14 @@ class Softmax final : public Mixer {
   DType compute_;
   int64_t hidden_;
   Linear project_;
+  Rotation rotation_;
   AttentionRows rows_;
   Linear out_;
   std::optional<Linear> gate_;
-  Parameter* q_norm_ = nullptr;  // [dk], joint: [heads * dk], [kv_heads * dk]
+  Parameter* q_norm_ = nullptr;  // [dk]
   Parameter* k_norm_ = nullptr;
-  float offset_ = 0.0f;  // added to the weights of the norms
+  std::optional<WideNorm> q_joint_, k_joint_;  // in their place
+  float offset_ = 0.0f;                        // added to the weights of the norms
 };
 
 }  // namespace
@@ -211,9 +241,9 @@ class Softmax final : public Mixer {
 std::unique_ptr<Mixer> make_softmax(const MixerBuild& build) {
   auto o = read_options<SoftmaxOptions>(build.options, "softmax");
   o.heads = resolve(build, o.heads);
+  o.rotation = resolve(build, o.rotation);
   if (o.rope_width == 0) o.rope_width = o.heads.dk;
   if (o.scale == 0) o.scale = 1.0 / std::sqrt(static_cast<double>(o.heads.dk));
-  if (o.qk_norm && o.qk_norm_joint) needs_all_heads(build, "qk_norm_joint");
   if (o.rope) check_rotary(build, o.rope_width, o.heads.dk);
   return std::make_unique<Softmax>(build, o);
 }

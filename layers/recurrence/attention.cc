@@ -71,7 +71,8 @@ AttentionRows::Keys AttentionRows::cached(Exec& exec, const AttentionInputs& in,
       if (cache.empty()) return exec.empty({documents, grown, like.width()}, like.dtype);
       return regrown(exec, cache[i], grown, used, keys.dropped);
     };
-    State larger = {make(0, in.k), make(1, in.v)};
+    State larger = {make(0, in.k)};
+    if (!values_in_keys()) larger.push_back(make(1, in.v));
     if (forgets) larger.push_back(make(2, in.log_forget));
     larger.push_back(exec.empty({documents}, DType::kI32));
     cache = std::move(larger);
@@ -80,7 +81,8 @@ AttentionRows::Keys AttentionRows::cached(Exec& exec, const AttentionInputs& in,
     cache.back() = exec.empty({documents}, DType::kI32);
   }
   const int64_t capacity = cache[0].shape()[1];
-  keys.k = cache[0], keys.v = cache[1];
+  keys.k = cache[0];
+  if (!values_in_keys()) keys.v = cache[1];
   if (forgets) keys.log_forget = cache[2];
   keys.query_start = used;
   for (int64_t d = 0; d < documents; ++d) {
@@ -90,13 +92,16 @@ AttentionRows::Keys AttentionRows::cached(Exec& exec, const AttentionInputs& in,
     cache.back().data<int32_t>()[d] = used[static_cast<size_t>(d)] + static_cast<int32_t>(n);
     if (n == 0) continue;
     kernels::copy(exec, in.k.row_range(begin, n), flat(keys.k).view().row_range(at, n));
-    kernels::copy(exec, in.v.row_range(begin, n), flat(keys.v).view().row_range(at, n));
+    if (!values_in_keys()) {
+      kernels::copy(exec, in.v.row_range(begin, n), flat(keys.v).view().row_range(at, n));
+    }
     if (!forgets) continue;
     kernels::copy(exec, in.log_forget.row_range(begin, n),
                   flat(keys.log_forget).view().row_range(at, n));
   }
   keys.documents.push_back(static_cast<int32_t>(documents * capacity));
-  keys.k = flat(keys.k), keys.v = flat(keys.v);
+  keys.k = flat(keys.k);
+  if (!values_in_keys()) keys.v = flat(keys.v);
   if (forgets) keys.log_forget = flat(keys.log_forget);
   return keys;
 }
@@ -154,7 +159,8 @@ kernels::Attention AttentionRows::attention(const AttentionInputs& in,
   if (!keys.k.defined()) return a;
   const int64_t count = keys.documents.back(), skipped = keys.k.shape()[0] - count;
   a.k = keys.k.view().row_range(skipped, count);
-  a.v = keys.v.view().row_range(skipped, count);
+  a.v = values_in_keys() ? a.k.columns(options_.value_begin, h.dv)
+                         : keys.v.view().row_range(skipped, count);
   if (keys.log_forget.defined()) a.log_forget = keys.log_forget.view().row_range(skipped, count);
   a.key_documents = keys.documents;
   a.query_start = keys.query_start;
@@ -166,6 +172,8 @@ Tensor AttentionRows::forward(Exec& exec, const AttentionInputs& in,
                               State* cache, SavedStack& saved) const {
   const CoreTimer timer(sequence.profile == nullptr ? nullptr : &sequence.profile->forward);
   if (sequence.profile != nullptr) sequence.profile->programs.emplace("attention");
+  WEFT_CHECK(!values_in_keys() || (cache != nullptr && in.log_forget.data == nullptr),
+             "values inside of keys are for plain caches alone");
   Saved f;
   if (sequence.is_split()) {
     WEFT_CHECK(cache == nullptr, "a cache cannot enter documents that {} ranks share",
@@ -234,7 +242,8 @@ void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const Attent
                                 {gradients.q, gradients.k, gradients.v, gradients.log_forget});
     return;
   }
-  const Tensor dk = exec.zeros(f.keys.k.shape()), dv = exec.zeros(f.keys.v.shape());
+  const Tensor dk = exec.zeros(f.keys.k.shape()),
+               dv = exec.zeros({dk.shape()[0], options_.heads.kv_heads * options_.heads.dv});
   const Tensor df = f.keys.log_forget.defined() ? exec.zeros(f.keys.log_forget.shape()) : Tensor{};
   const int64_t count = f.keys.documents.back(), skipped = f.keys.k.shape()[0] - count;
   const auto seen = [&](const Tensor& t) {
@@ -242,6 +251,10 @@ void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const Attent
   };
   kernels::attention_backward(exec, a, f.out, f.log_sum_exp, d_out,
                               {gradients.q, seen(dk), seen(dv), seen(df)});
+  if (values_in_keys()) {
+    const View values = dk.view().columns(options_.value_begin, options_.heads.dv);
+    kernels::add(exec, values, dv, values);
+  }
   if (sequence.is_split()) {
     kernels::copy(exec, scatter_rows(exec, sequence, dk), gradients.k);
     kernels::copy(exec, scatter_rows(exec, sequence, dv), gradients.v);
@@ -249,8 +262,8 @@ void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const Attent
     return;
   }
   State none;
-  uncache(exec, f.keys, sequence, {{}, dk, dv, wanted(df)}, d_cache == nullptr ? none : *d_cache,
-          gradients);
+  uncache(exec, f.keys, sequence, {{}, dk, values_in_keys() ? View{} : dv.view(), wanted(df)},
+          d_cache == nullptr ? none : *d_cache, gradients);
 }
 
 double AttentionRows::flops_per_token(int64_t length) const {

@@ -35,6 +35,9 @@ class AttentionRows {
     HeadOptions heads;
     float scale = 1.0f;
     int64_t window = 0;
+    // Values that are channels of their keys, from this one on (one kv head): the cache holds the
+    // keys alone, and the gradient of a key is that of both. -1: values are their own.
+    int64_t value_begin = -1;
   };
   explicit AttentionRows(const Options& options) : options_(options) {}
 
@@ -62,6 +65,7 @@ class AttentionRows {
   };
   Keys cached(Exec& exec, const AttentionInputs& in, const Sequence& sequence, State& cache) const;
   Keys gathered(Exec& exec, const AttentionInputs& in, const Sequence& sequence) const;
+  bool values_in_keys() const { return options_.value_begin >= 0; }
   kernels::Attention attention(const AttentionInputs& in, const AttentionPruning& pruning,
                                const Sequence& sequence, const Keys& keys) const;
   void uncache(Exec& exec, const Keys& keys, const Sequence& sequence,
