@@ -15,12 +15,6 @@
 namespace weft {
 namespace {
 
-DType precision_of(const EvalOptions& options, const FoundCheckpoint& found) {
-  const std::string trained = config_from_text(found.manifest.config, found.path).train.precision;
-  return (options.precision.empty() ? trained : options.precision) == "f32" ? DType::kF32
-                                                                            : DType::kBF16;
-}
-
 // Items with their numbers, as bytes: [item, count, numbers...] each.
 std::string packed(const std::vector<std::pair<int64_t, std::vector<double>>>& items) {
   std::string bytes;
@@ -69,15 +63,9 @@ class EvalProgress {
 }  // namespace
 
 void add_eval_options(CLI::App& command, EvalOptions& options, Page page) {
-  command
-      .add_option("--checkpoint", options.checkpoint,
-                  "A checkpoint, or a run's folder (its newest one)")
-      ->required();
-  command.add_option("--precision", options.precision, "f32 or bf16; default: as trained")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+  add_model_options(command, options.model);
   command.add_option("--tokenizer", options.tokenizer,
                      "A tokenizer.json; default: the one kept with the checkpoint");
-  command.add_option("--threads", options.threads, "0: this rank's share of the cores");
   command.add_option("--json", options.json, "Writes the result to this file");
   if (page == Page::kYes) {
     command.add_option("--html", options.html, "Draws the result as a page of its own");
@@ -90,15 +78,17 @@ void add_eval_text(CLI::App& command, EvalText& text) {
       ->excludes(data);
 }
 
-EvalSession::EvalSession(const EvalOptions& options)
-    : options_(options),
-      world_(this_launch()),
-      runtime_(options.threads > 0 ? options.threads : world_.threads()),
-      found_(open_checkpoint(options.checkpoint)),
-      model_(runtime_, found_, precision_of(options, found_)) {}
+void evaluate(const EvalOptions& options, const std::function<void(EvalSession&)>& evaluation) {
+  with_model(options.model, [&](ModelHere& here) {
+    EvalSession session(options, here);
+    evaluation(session);
+  });
+}
 
 const Tokenizer& EvalSession::tokenizer() const {
-  if (!tokenizer_) tokenizer_ = tokenizer_of_checkpoint(found_.path, config(), options_.tokenizer);
+  if (!tokenizer_) {
+    tokenizer_ = tokenizer_of_checkpoint(here_.found.path, config(), options_.tokenizer);
+  }
   return *tokenizer_;
 }
 
@@ -118,7 +108,7 @@ std::vector<std::vector<int32_t>> EvalSession::documents(const EvalText& text) c
   if (!file) throw ConfigError("--text {}: cannot be read", text.file);
   std::ostringstream all;
   all << file.rdbuf();
-  out.push_back(tokenizer().encode(all.str()));
+  out.push_back(tokenizer().encode_prompt(all.str()));
   return out;
 }
 
@@ -130,7 +120,7 @@ void EvalSession::check_ids(const Texts& texts) const {
       throw ConfigError(
           "{}: the model has {} ids, but the text needs id {}; it was trained with "
           "another tokenizer",
-          found_.path, vocab, id);
+          here_.found.path, vocab, id);
     }
   }
 }
@@ -139,20 +129,25 @@ std::vector<std::vector<double>> EvalSession::map(
     int64_t count, const std::function<Texts(int64_t)>& make,
     const std::function<std::vector<double>(int64_t, const Scores&)>& read) {
   // Items are scored in fixed groups, so that what runs side by side is the same on any number of
-  // ranks.
+  // ranks. All ranks go as many rounds, the last ones perhaps without texts: where they share
+  // experts, they score together.
   constexpr int64_t kGroup = 4;
+  Exec& exec = here_.runtime.exec();
+  Communicator& data = here_.data_ranks();
+  const int64_t round = kGroup * data.size();
   std::vector<std::pair<int64_t, std::vector<double>>> mine;
   const EvalProgress progress(speaks(), count);
-  for (int64_t group = world_.rank(); group * kGroup < count; group += world_.size()) {
+  for (int64_t done = 0; done < count; done += round) {
     Texts texts;
     std::vector<size_t> ends;
-    const int64_t begin = group * kGroup, end = std::min(count, begin + kGroup);
+    const int64_t begin = std::min(count, done + data.rank() * kGroup),
+                  end = std::min(count, begin + kGroup);
     for (int64_t item = begin; item < end; ++item) {
       for (ScoredText& text : make(item)) texts.push_back(std::move(text));
       ends.push_back(texts.size());
     }
     check_ids(texts);
-    Scores scores = score(runtime_.exec(), model_.stage(), texts);
+    Scores scores = score(exec, here_.model, texts);
     size_t from = 0;
     for (int64_t item = begin; item < end; ++item) {
       const size_t to = ends[static_cast<size_t>(item - begin)];
@@ -161,10 +156,10 @@ std::vector<std::vector<double>> EvalSession::map(
       mine.emplace_back(item, read(item, part));
       from = to;
     }
-    progress.at(end);
+    progress.at(std::min(count, done + round));
   }
   std::vector<std::vector<double>> out(static_cast<size_t>(count));
-  for (const std::string& bytes : gather_texts(runtime_.exec(), world_.all(), packed(mine))) {
+  for (const std::string& bytes : gather_texts(exec, data, packed(mine))) {
     unpack(bytes, out);
   }
   return out;
@@ -172,7 +167,7 @@ std::vector<std::vector<double>> EvalSession::map(
 
 void EvalSession::write(nlohmann::json result, const std::string& page) const {
   if (!speaks()) return;
-  result["checkpoint"] = found_.path;
+  result["checkpoint"] = here_.found.path;
   if (!options_.json.empty()) write_json(options_.json, result);
   if (options_.html.empty()) return;
   std::ofstream file(options_.html);
@@ -185,7 +180,11 @@ void add_eval(CLI::App& app) {
   CLI::App* eval = app.add_subcommand("eval", "Evaluate the model of a checkpoint");
   eval->footer(
       "Example: weft eval perplexity --checkpoint runs/quickstart --data runs/quickstart/corpus\n"
-      "Under mpirun the ranks share the texts; the numbers are the same for any number of ranks.");
+      "Under mpirun the ranks share the texts, and the numbers are the same, bit for bit, for any "
+      "number of them.\n"
+      "parallel.tensor=N, parallel.expert=N, parallel.expert_tensor=N cut the model over ranks as "
+      "well; sums are then\n"
+      "formed in another order, and losses agree within their roundings.");
   add_eval_perplexity(*eval);
   add_eval_per_token(*eval);
   add_eval_needle(*eval);

@@ -10,16 +10,15 @@
 
 #include "core/indexed_dataset.h"
 #include "core/tokenizer.h"
-#include "launcher/loaded_model.h"
+#include "launcher/model_ranks.h"
 #include "launcher/scorer.h"
-#include "parallel/world.h"
 
 namespace weft {
 
 // What every evaluation takes.
 struct EvalOptions {
-  std::string checkpoint, tokenizer, precision, json, html;
-  int threads = 0;
+  ModelOptions model;
+  std::string tokenizer, json, html;
 };
 enum class Page : uint8_t { kNo, kYes };  // whether the evaluation can draw its result
 void add_eval_options(CLI::App& command, EvalOptions& options, Page page);
@@ -30,16 +29,15 @@ struct EvalText {
 };
 void add_eval_text(CLI::App& command, EvalText& text);
 
-// A checkpoint's model and the ranks that evaluate it. Each rank holds all of it and takes every
-// n-th group of texts; results are put together in the order of the texts, so that no number
-// depends on the count of ranks.
+// A checkpoint's model and the ranks that evaluate it. Of n data ranks, each takes every n-th group
+// of texts; results are put together in the order of the texts, so that no number depends on n.
 class EvalSession {
  public:
-  explicit EvalSession(const EvalOptions& options);
+  EvalSession(const EvalOptions& options, ModelHere& here) : options_(options), here_(here) {}
 
-  const Config& config() const { return model_.config(); }
+  const Config& config() const { return here_.model.config(); }
   const Tokenizer& tokenizer() const;  // read when first asked for
-  bool speaks() const { return world_.rank() == 0; }
+  bool speaks() const { return here_.first(); }
 
   // The documents of `text`, in order.
   std::vector<std::vector<int32_t>> documents(const EvalText& text) const;
@@ -58,13 +56,13 @@ class EvalSession {
  private:
   void check_ids(const Texts& texts) const;
 
-  EvalOptions options_;
-  World world_;
-  Runtime runtime_;
-  FoundCheckpoint found_;
-  LoadedModel model_;
+  const EvalOptions& options_;
+  ModelHere& here_;
   mutable std::unique_ptr<Tokenizer> tokenizer_;
 };
+
+// Runs an evaluation on all ranks of this job.
+void evaluate(const EvalOptions& options, const std::function<void(EvalSession&)>& evaluation);
 
 void add_eval_perplexity(CLI::App& eval);
 void add_eval_per_token(CLI::App& eval);

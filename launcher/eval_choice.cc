@@ -60,12 +60,12 @@ std::vector<Question> read_questions(const std::string& path) {
   return questions;
 }
 
-// The option as the continuation of the context. Spaces at the context's end are read with the
-// option, as they are in running text.
+// The option as the continuation of the context, which starts as the tokenizer's template starts a
+// text. Spaces at the context's end are read with the option, as they are in running text.
 ScoredText asked(const Tokenizer& tokenizer, const std::string& before, const std::string& option) {
   const size_t end = before.find_last_not_of(' ') + 1;
-  const auto given = tokenizer.encode(before.substr(0, end));
-  ScoredText text{tokenizer.encode(before + option), static_cast<int64_t>(given.size())};
+  const auto given = tokenizer.encode_prompt(before.substr(0, end));
+  ScoredText text{tokenizer.encode_prompt(before + option), static_cast<int64_t>(given.size())};
   if (text.first == 0) {
     text.tokens.insert(text.tokens.begin(), tokenizer.end_of_document());
     text.first = 1;
@@ -77,7 +77,12 @@ size_t best(const std::vector<double>& scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-void choice(const ChoiceOptions& o) {
+// The questions to answer, and those that stand answered before each.
+struct Questions {
+  std::vector<Question> asked, examples;
+};
+
+Questions questions_of(const ChoiceOptions& o) {
   std::vector<Question> questions = read_questions(o.file);
   std::vector<Question> examples;
   if (o.shots > 0) {
@@ -93,10 +98,13 @@ void choice(const ChoiceOptions& o) {
     questions.resize(static_cast<size_t>(o.limit));
   }
   if (questions.empty()) throw ConfigError("{}: holds no question to answer", o.file);
+  return {std::move(questions), std::move(examples)};
+}
+
+void choice(const Questions& all, EvalSession& session) {
+  const auto& [questions, examples] = all;
   std::string before;
   for (const Question& q : examples) before += q.context + q.options[q.answer] + "\n\n";
-
-  EvalSession session(o.eval);
   const auto results = session.map(
       static_cast<int64_t>(questions.size()),
       [&](int64_t i) {
@@ -156,7 +164,10 @@ void add_eval_choice(CLI::App& eval) {
       ->check(CLI::NonNegativeNumber);
   command->add_option("--shots-file", o->shots_file, "Where those come from");
   command->add_option("--limit", o->limit, "Only so many questions")->check(CLI::PositiveNumber);
-  command->callback([o] { choice(*o); });
+  command->callback([o] {
+    const Questions questions = questions_of(*o);
+    evaluate(o->eval, [&](EvalSession& session) { choice(questions, session); });
+  });
 }
 
 }  // namespace weft

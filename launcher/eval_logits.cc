@@ -1,6 +1,7 @@
+#include <optional>
+
 #include "core/safetensors.h"
 #include "launcher/eval.h"
-#include "launcher/loaded_model.h"
 
 namespace weft {
 namespace {
@@ -8,8 +9,8 @@ namespace {
 constexpr int64_t kChunk = 512;  // tokens at a time: their logits are held
 
 struct Options {
-  std::string checkpoint, tokens, out, precision = "f32";
-  int threads = 0;
+  ModelOptions model = {.checkpoint = "", .precision = "f32"};
+  std::string tokens, out;
 };
 
 // tokens i32 [B, T], ids checked.
@@ -30,28 +31,33 @@ Tensor read_tokens(Runtime& runtime, const std::string& path, int64_t vocab) {
   return tokens;
 }
 
-void write_logits(const Options& o) {
-  Runtime runtime(o.threads);
-  const FoundCheckpoint found = open_checkpoint(o.checkpoint);
-  const LoadedModel model(runtime, found, o.precision == "f32" ? DType::kF32 : DType::kBF16);
-  const int64_t vocab = model.config().model.vocab;
-  const Tensor tokens = read_tokens(runtime, o.tokens, vocab);
+// Data ranks compute the same; the first of all ranks writes.
+void write_logits(const Options& o, ModelHere& here) {
+  Exec& exec = here.runtime.exec();
+  const int64_t vocab = here.model.config().model.vocab;
+  const Tensor tokens = read_tokens(here.runtime, o.tokens, vocab);
   const int64_t sequences = tokens.shape()[0], length = tokens.shape()[1];
-  SafetensorsWriter writer(o.out, {}, {{"logits", DType::kF32, {sequences, length, vocab}}});
+  std::optional<SafetensorsWriter> writer;
+  if (here.first()) {
+    writer.emplace(
+        o.out, Metadata{},
+        std::vector<SafetensorsWriter::Entry>{{"logits", DType::kF32, {sequences, length, vocab}}});
+  }
   for (int64_t b = 0; b < sequences; ++b) {
     ModelStage::States states;
     for (int64_t at = 0; at < length; at += kChunk) {
       const int64_t count = std::min(kChunk, length - at);
-      const Tensor ids = runtime.exec().empty({count}, DType::kI32);
+      const Tensor ids = exec.empty({count}, DType::kI32);
       std::copy_n(tokens.data<int32_t>() + b * length + at, count, ids.data<int32_t>());
       std::vector<int64_t> rows(static_cast<size_t>(count));
       for (int64_t i = 0; i < count; ++i) rows[static_cast<size_t>(i)] = i;
-      const Sequence sequence = make_sequence(runtime.exec(), {0, static_cast<int32_t>(count)},
-                                              {static_cast<int32_t>(at)});
-      writer.write_part(model.stage().decode(runtime.exec(), ids, sequence, rows, states));
+      const Sequence sequence =
+          make_sequence(exec, {0, static_cast<int32_t>(count)}, {static_cast<int32_t>(at)});
+      const Tensor logits = here.model.decode(exec, ids, sequence, rows, states);
+      if (writer) writer->write_part(logits);
     }
   }
-  writer.finish();
+  if (writer) writer->finish();
 }
 
 }  // namespace
@@ -63,17 +69,12 @@ void add_eval_logits(CLI::App& eval) {
       "Example: weft eval logits --checkpoint runs/tiny --tokens ids.safetensors --out "
       "logits.safetensors\n"
       "In: tokens, I32 [sequences, length]. Out: logits, F32 [sequences, length, vocabulary].");
-  command
-      ->add_option("--checkpoint", o->checkpoint,
-                   "A checkpoint, or a run's folder (its newest one)")
-      ->required();
+  add_model_options(*command, o->model);
   command->add_option("--tokens", o->tokens, "A safetensors file with the tensor tokens")
       ->required();
   command->add_option("--out", o->out, "The safetensors file to write")->required();
-  command->add_option("--precision", o->precision, "f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  command->add_option("--threads", o->threads, "0: every core");
-  command->callback([o] { write_logits(*o); });
+  command->callback(
+      [o] { with_model(o->model, [&](ModelHere& here) { write_logits(*o, here); }); });
 }
 
 }  // namespace weft

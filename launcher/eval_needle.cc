@@ -83,6 +83,12 @@ class Haystack {
       : o_(o), tokenizer_(session.tokenizer()) {
     const bool own = o.text.data.empty() && o.text.file.empty();
     hay_ = own ? tokenizer_.encode(filler(longest * 8, o.seed)) : joined(session.documents(o.text));
+    // What begins a text stands before the haystack, not in it.
+    const auto start = tokenizer_.before_text();
+    if (!start.empty() && hay_.size() >= start.size() &&
+        std::equal(start.begin(), start.end(), hay_.begin())) {
+      hay_.erase(hay_.begin(), hay_.begin() + std::ssize(start));
+    }
   }
 
   // `length` tokens with the needle at `depth` percent, then the answer, which is what is scored.
@@ -90,7 +96,8 @@ class Haystack {
     const Needle needle = needle_of(o_, trial);
     const auto fact = tokenizer_.encode(needle.fact), question = tokenizer_.encode(needle.question);
     const auto answer = tokenizer_.encode(needle.answer);
-    const int64_t hay = length - static_cast<int64_t>(fact.size() + question.size());
+    const auto start = tokenizer_.before_text();
+    const int64_t hay = length - static_cast<int64_t>(start.size() + fact.size() + question.size());
     if (hay < 1) {
       throw ConfigError("--lengths {}: needle and question alone take {} tokens; at least {}",
                         length, length - hay, length - hay + 1);
@@ -104,7 +111,8 @@ class Haystack {
         stream.below(0, static_cast<uint64_t>(static_cast<int64_t>(hay_.size()) - hay)));
     const int64_t at = between_words(tokenizer_, hay_, begin,
                                      begin + std::llround(depth / 100 * static_cast<double>(hay)));
-    std::vector<int32_t> tokens(hay_.begin() + begin, hay_.begin() + at);
+    std::vector<int32_t> tokens(start.begin(), start.end());
+    tokens.insert(tokens.end(), hay_.begin() + begin, hay_.begin() + at);
     tokens.insert(tokens.end(), fact.begin(), fact.end());
     tokens.insert(tokens.end(), hay_.begin() + at, hay_.begin() + begin + hay);
     tokens.insert(tokens.end(), question.begin(), question.end());
@@ -119,8 +127,7 @@ class Haystack {
   std::vector<int32_t> hay_;
 };
 
-void needle(NeedleOptions o) {
-  EvalSession session(o.eval);
+void needle(NeedleOptions o, EvalSession& session) {
   const int64_t trained = session.config().train.sequence;
   if (o.lengths.empty()) o.lengths = {trained / 2, trained, 2 * trained};
   const Haystack haystack(session, o, *std::max_element(o.lengths.begin(), o.lengths.end()));
@@ -202,15 +209,17 @@ void add_eval_needle(CLI::App& eval) {
       ->add_option("--lengths", o->lengths,
                    "Tokens, separated by commas; default: half, once and twice the training length")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::PositiveNumber);
   command->add_option("--depths", o->depths, "Percent of the text before the needle")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(0.0, 100.0));
   command->add_option("--trials", o->trials, "Texts of each kind")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--seed", o->seed, "Of needles and haystacks")->capture_default_str();
-  command->callback([o] { needle(*o); });
+  command->callback([o] { evaluate(o->eval, [&](EvalSession& session) { needle(*o, session); }); });
 }
 
 }  // namespace weft

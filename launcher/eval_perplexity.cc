@@ -91,8 +91,7 @@ void cut_to(Documents& documents, int64_t tokens) {
   documents.resize(kept);
 }
 
-void perplexity(const PerplexityOptions& o) {
-  EvalSession session(o.eval);
+void perplexity(const PerplexityOptions& o, EvalSession& session) {
   Documents documents = session.documents(o.text);
   cut_to(documents, o.max_tokens);
   const int64_t sequence = o.sequence > 0 ? o.sequence : session.config().train.sequence;
@@ -175,8 +174,7 @@ std::vector<ScoredText> long_texts(const Documents& documents, int64_t length, b
   return texts;
 }
 
-void per_token(const PerTokenOptions& o) {
-  EvalSession session(o.eval);
+void per_token(const PerTokenOptions& o, EvalSession& session) {
   const int64_t trained = session.config().train.sequence;
   const int64_t length = o.length > 0 ? o.length : 2 * trained;
   const Documents documents = session.documents(o.text);
@@ -265,7 +263,8 @@ void add_eval_perplexity(CLI::App& eval) {
       ->check(CLI::PositiveNumber);
   command->add_option("--max-tokens", o->max_tokens, "Only so many tokens from the start")
       ->check(CLI::PositiveNumber);
-  command->callback([o] { perplexity(*o); });
+  command->callback(
+      [o] { evaluate(o->eval, [&](EvalSession& session) { perplexity(*o, session); }); });
 }
 
 void add_eval_per_token(CLI::App& eval) {
@@ -286,7 +285,8 @@ void add_eval_per_token(CLI::App& eval) {
   command->add_option("--max-texts", o->max_texts, "Only so many texts")
       ->check(CLI::PositiveNumber);
   command->add_flag("--join", o->join, "Lay documents end to end where they are too short");
-  command->callback([o] { per_token(*o); });
+  command->callback(
+      [o] { evaluate(o->eval, [&](EvalSession& session) { per_token(*o, session); }); });
 }
 
 }  // namespace weft

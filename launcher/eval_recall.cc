@@ -46,8 +46,7 @@ std::vector<double> accuracies(EvalSession& session, const RecallOptions& o) {
   return out;
 }
 
-void recall(RecallOptions o) {
-  EvalSession session(o.eval);
+void recall(RecallOptions o, EvalSession& session) {
   if (o.task.vocab == 0) o.task.vocab = session.config().model.vocab;
   for (const int64_t pairs : o.pairs) {
     RecallTask task = o.task;
@@ -103,6 +102,7 @@ void write_data(const RecallDataOptions& o) {
 void add_task(CLI::App& command, std::vector<int64_t>& pairs, RecallTask& task) {
   command.add_option("--pairs", pairs, "Numbers of pairs, separated by commas")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::PositiveNumber);
   command.add_option("--queries", task.queries, "Keys asked again; 0: each once")
       ->check(CLI::NonNegativeNumber);
@@ -131,7 +131,7 @@ void add_eval_recall(CLI::App& eval) {
       ->capture_default_str();
   command->add_option("--vocab", o->task.vocab, "Of the examples; default: the model's")
       ->check(CLI::PositiveNumber);
-  command->callback([o] { recall(*o); });
+  command->callback([o] { evaluate(o->eval, [&](EvalSession& session) { recall(*o, session); }); });
 }
 
 void add_data_recall(CLI::App& data) {

@@ -10,18 +10,21 @@
 #include "launcher/bench_support.h"
 #include "launcher/commands.h"
 #include "launcher/generator.h"
+#include "launcher/model_ranks.h"
 #include "launcher/tokenizer_files.h"
+#include "parallel/agree.h"
+#include "parallel/launch.h"
 
 namespace weft {
 namespace {
 
 struct GenerateOptions {
-  std::string checkpoint, file, json, precision, tokenizer;
+  ModelOptions model;
+  std::string file, json, tokenizer;
   std::vector<std::string> prompts, stops;
   Sampling sampling{.temperature = 0.8};
   int64_t tokens = 128;
   bool interactive = false, endless = false;
-  int threads = 0;
 };
 
 void check_prompt(const std::string& prompt, const std::string& where) {
@@ -55,14 +58,13 @@ struct Continuation {
   int64_t tokens = 0;
 };
 
+// Every rank decodes and decides alike when a text is over; the first one shows it.
 class Session {
  public:
-  explicit Session(const GenerateOptions& o)
+  Session(const GenerateOptions& o, ModelHere& here)
       : o_(o),
-        runtime_(o.threads),
-        found_(open_checkpoint(o.checkpoint)),
-        model_(load()),
-        tokenizer_(tokenizer_of_checkpoint(found_.path, model_.config(), o.tokenizer)) {}
+        here_(here),
+        tokenizer_(tokenizer_of_checkpoint(here.found.path, here.model.config(), o.tokenizer)) {}
 
   // Continues all prompts side by side; shows the first one as it comes when there is only one.
   nlohmann::json run(const std::vector<std::string>& prompts) {
@@ -70,12 +72,15 @@ class Session {
     int64_t given = 0;
     for (const std::string& prompt : prompts) {
       ids.push_back(tokenizer_->encode_prompt(prompt));
+      if (ids.back().empty()) {
+        throw ConfigError("a prompt of {} bytes: the tokenizer makes no token of it", prompt.size());
+      }
       given += static_cast<int64_t>(ids.back().size());
     }
     const bool live = prompts.size() == 1;
     if (live) show(prompts[0]);
     const double start = now(Clock::kWall);
-    Generator generator(runtime_.exec(), model_.stage(), o_.sampling, ids);
+    Generator generator(exec(), here_.model, o_.sampling, ids);
     const double prefilled = now(Clock::kWall);
     std::vector<Continuation> out(prompts.size(), Continuation(*tokenizer_));
     while (!generator.done()) {
@@ -95,16 +100,15 @@ class Session {
   }
 
  private:
-  LoadedModel load() {
-    const Config config = config_from_text(found_.manifest.config, found_.path);
-    const std::string precision = o_.precision.empty() ? config.train.precision : o_.precision;
-    return {runtime_, found_, precision == "f32" ? DType::kF32 : DType::kBF16};
-  }
+  Exec& exec() { return here_.runtime.exec(); }
 
   // True when the sequence ends with this token.
   bool take(Continuation& c, int32_t token) {
     ++c.tokens;
-    if (token == tokenizer_->end_of_document() && !o_.endless) return true;
+    if (token == tokenizer_->end_of_document() && !o_.endless) {
+      c.text += c.stream.finish();
+      return true;
+    }
     c.text += token < tokenizer_->vocab() ? c.stream.push(token) : "";
     for (const std::string& stop : o_.stops) {
       const size_t from =
@@ -114,7 +118,9 @@ class Session {
       c.text.resize(at);
       return true;
     }
-    return c.tokens >= o_.tokens;
+    if (c.tokens < o_.tokens) return false;
+    c.text += c.stream.finish();
+    return true;
   }
 
   // What may still become part of a stop string is held back.
@@ -127,7 +133,8 @@ class Session {
     show(std::string_view(c.text).substr(c.shown, end - c.shown));
     c.shown = end;
   }
-  static void show(std::string_view text) {
+  void show(std::string_view text) const {
+    if (!here_.first()) return;
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
@@ -146,42 +153,69 @@ class Session {
             {"tokens", made},
             {"prefill_tokens_per_s", prefill_rate},
             {"tokens_per_s", static_cast<double>(made) / seconds},
-            {"state_bytes", generator.state_bytes()},
-            {"peak_bytes", runtime_.ledger().total().peak},
-            {"checkpoint", found_.path}};
+            {"state_bytes", most(generator.state_bytes())},
+            {"peak_bytes", most(here_.runtime.ledger().total().peak)},
+            {"ranks", here_.mesh->size()},
+            {"checkpoint", here_.found.path}};
   }
 
-  GenerateOptions o_;
-  Runtime runtime_;
-  FoundCheckpoint found_;
-  LoadedModel model_;
+  // Of the rank that has most.
+  int64_t most(int64_t mine) { return max_over(exec(), here_.mesh->world(), mine); }
+
+  const GenerateOptions& o_;
+  ModelHere& here_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-void generate(const GenerateOptions& o) {
+// The next prompt that somebody types; nothing at the end of the input.
+std::string typed_prompt() {
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  std::string line;
+  while (line.empty()) {
+    if (terminal) fmt::print("> ");
+    std::fflush(stdout);
+    if (!std::getline(std::cin, line)) return "";
+  }
+  check_prompt(line, "the line");
+  return line;
+}
+
+// Only the first rank reads files and the terminal, which others may not have.
+std::vector<std::string> given_prompts(const GenerateOptions& o) {
   std::vector<std::string> prompts = o.prompts;
-  for (size_t i = 0; i < prompts.size(); ++i) check_prompt(prompts[i], "--prompt");
-  if (!o.file.empty()) {
+  for (const std::string& prompt : prompts) check_prompt(prompt, "--prompt");
+  for (const std::string& stop : o.stops) {
+    if (stop.empty()) throw ConfigError("--stop: is empty; leave it out to stop nowhere");
+  }
+  if (!o.file.empty() && this_launch().rank == 0) {
     prompts.push_back(text_of(o.file));
     check_prompt(prompts.back(), "--file " + o.file);
   }
-  if (prompts.empty() && !o.interactive) {
+  if (prompts.empty() && o.file.empty() && !o.interactive) {
     throw ConfigError("nothing to continue: give --prompt TEXT, --file FILE or --interactive");
   }
-  Session session(o);
-  if (!prompts.empty()) {
-    const nlohmann::json result = session.run(prompts);
-    if (!o.json.empty()) write_json(o.json, result);
-  }
-  if (!o.interactive) return;
-  std::string line;
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  while ((terminal ? void(fmt::print("> ")) : void()), std::fflush(stdout),
-         std::getline(std::cin, line)) {
-    if (line.empty()) continue;
-    check_prompt(line, "the line");
-    session.run({line});
-  }
+  return prompts;
+}
+
+void generate(const GenerateOptions& o) {
+  const std::vector<std::string> given = given_prompts(o);
+  with_model(o.model, [&](ModelHere& here) {
+    const auto of_first = [&](const std::string& text) {
+      return text_of_first(here.runtime.exec(), here.mesh->world(), text);
+    };
+    Session session(o, here);
+    const std::vector<std::string> prompts =
+        nlohmann::json::parse(of_first(nlohmann::json(given).dump()));
+    if (!prompts.empty()) {
+      const nlohmann::json result = session.run(prompts);
+      if (!o.json.empty() && here.first()) write_json(o.json, result);
+    }
+    while (o.interactive) {
+      const std::string line = of_first(here.first() ? typed_prompt() : "");
+      if (line.empty()) return;
+      session.run({line});
+    }
+  });
 }
 
 }  // namespace
@@ -194,15 +228,17 @@ void add_generate(CLI::App& app) {
       "The text appears as it is decoded; several prompts are decoded side by side. LSM layers "
       "carry a state of\n"
       "constant size, softmax layers the keys and values so far.\n"
-      "JSON: prompts, texts, tokens, prefill_tokens_per_s, tokens_per_s, state_bytes, peak_bytes, "
-      "checkpoint.");
-  command
-      ->add_option("--checkpoint", o->checkpoint,
-                   "A checkpoint, or a run's folder (its newest one)")
-      ->required();
+      "Several ranks: launcher/run -n 4 build/weft generate --checkpoint runs/a --prompt \"The\" "
+      "parallel.tensor=2 parallel.expert=4\n"
+      "JSON: prompts, texts, tokens, prefill_tokens_per_s, tokens_per_s, state_bytes and "
+      "peak_bytes "
+      "(of the rank\nthat has most), ranks, checkpoint.");
+  add_model_options(*command, o->model);
   command->add_option("--tokenizer", o->tokenizer,
                       "A tokenizer.json; default: the one saved with the checkpoint, else bytes");
-  command->add_option("--prompt", o->prompts, "Text to continue; may be given several times");
+  // One text each: what follows is the layout's.
+  command->add_option("--prompt", o->prompts, "Text to continue; may be given several times")
+      ->allow_extra_args(false);
   command->add_option("--file", o->file, "A file with a prompt");
   command->add_flag("--interactive", o->interactive,
                     "Reads prompts from the terminal, a line each");
@@ -221,12 +257,10 @@ void add_generate(CLI::App& app) {
                    "Above 1: seen tokens are less likely")
       ->check(CLI::PositiveNumber);
   command->add_option("--stop", o->stops,
-                      "Ends a text before this string; may be given several times");
+                      "Ends a text before this string; may be given several times")
+      ->allow_extra_args(false);
   command->add_flag("--endless", o->endless, "Goes on after the end of a document");
   command->add_option("--seed", o->sampling.seed, "Of the choice of tokens");
-  command->add_option("--precision", o->precision, "f32 or bf16; default: as trained")
-      ->check(CLI::IsMember({"f32", "bf16"}));
-  command->add_option("--threads", o->threads, "0: every core");
   command->add_option("--json", o->json, "Writes texts, tokens/s and memory to this file");
   command->callback([o] { generate(*o); });
 }

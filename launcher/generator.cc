@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/rng.h"
+#include "parallel/agree.h"
 
 namespace weft {
 
@@ -45,10 +46,11 @@ int32_t sample(const Sampling& how, const float* logits, int64_t vocab,
   return order[kept - 1];
 }
 
-Generator::Generator(Exec& exec, const ModelStage& stage, const Sampling& sampling,
+Generator::Generator(Exec& exec, const LoadedModel& model, const Sampling& sampling,
                      std::vector<std::vector<int32_t>> prompts)
     : exec_(exec),
-      stage_(stage),
+      model_(model),
+      data_(model.mesh().over({Axis::kData})),
       sampling_(sampling),
       tokens_(std::move(prompts)),
       fed_(tokens_.size(), 0),
@@ -69,30 +71,41 @@ Generator::Generator(Exec& exec, const ModelStage& stage, const Sampling& sampli
 }
 
 void Generator::feed(const std::vector<std::vector<int32_t>>& tokens) {
-  std::vector<int32_t> documents = {0}, flat;
-  std::vector<int64_t> rows;
-  for (const auto& part : tokens) {
-    flat.insert(flat.end(), part.begin(), part.end());
-    documents.push_back(static_cast<int32_t>(flat.size()));
-    if (!part.empty()) rows.push_back(static_cast<int64_t>(flat.size()) - 1);
+  bool here = false, anywhere = false;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    anywhere = anywhere || !tokens[i].empty();
+    here = here || (is_mine(i) && !tokens[i].empty());
   }
-  if (flat.empty()) return;
+  if (here) decode_mine(tokens);
+  if (!here && anywhere && model_.shares_experts()) model_.take_part(exec_);
+  for (size_t i = 0; i < tokens.size(); ++i) fed_[i] += static_cast<int32_t>(tokens[i].size());
+}
+
+void Generator::decode_mine(const std::vector<std::vector<int32_t>>& tokens) {
+  std::vector<int32_t> documents = {0}, flat, before;
+  std::vector<int64_t> rows;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (!is_mine(i)) continue;
+    flat.insert(flat.end(), tokens[i].begin(), tokens[i].end());
+    documents.push_back(static_cast<int32_t>(flat.size()));
+    before.push_back(fed_[i]);
+    if (!tokens[i].empty()) rows.push_back(static_cast<int64_t>(flat.size()) - 1);
+  }
   const Tensor ids = exec_.empty({static_cast<int64_t>(flat.size())}, DType::kI32);
   std::copy(flat.begin(), flat.end(), ids.data<int32_t>());
-  const Sequence sequence = make_sequence(exec_, documents, fed_);
-  const Tensor logits = stage_.decode(exec_, ids, sequence, rows, states_);
+  const Sequence sequence = make_sequence(exec_, documents, before);
+  const Tensor logits = model_.decode(exec_, ids, sequence, rows, states_);
   const int64_t vocab = logits.shape()[1];
   int64_t row = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    fed_[i] += static_cast<int32_t>(tokens[i].size());
-    if (tokens[i].empty()) continue;
+    if (!is_mine(i) || tokens[i].empty()) continue;
     const float* from = logits.data<float>() + row++ * vocab;
     logits_[i].assign(from, from + vocab);
   }
 }
 
 std::vector<int32_t> Generator::next() {
-  std::vector<int32_t> chosen(tokens_.size(), -1);
+  std::vector<int64_t> chosen(tokens_.size(), 0);  // of other ranks' sequences: theirs to tell
   std::vector<std::vector<int32_t>> fed(tokens_.size());
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (stopped_[i]) continue;
@@ -100,14 +113,21 @@ std::vector<int32_t> Generator::next() {
   }
   feed(fed);
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    if (stopped_[i]) continue;
+    if (stopped_[i] || !is_mine(i)) continue;
     const RandomStream stream(sampling_.seed, fmt::format("sequence {}", i));
     const auto vocab = static_cast<int64_t>(logits_[i].size());
     chosen[i] = sample(sampling_, logits_[i].data(), vocab, tokens_[i],
                        stream.uniform(static_cast<uint64_t>(tokens_[i].size())));
-    tokens_[i].push_back(chosen[i]);
   }
-  return chosen;
+  const std::vector<int64_t> all = gather_numbers(exec_, data_, chosen);
+  std::vector<int32_t> next(tokens_.size(), -1);
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    if (stopped_[i]) continue;
+    const size_t owner = i % static_cast<size_t>(data_.size());
+    next[i] = static_cast<int32_t>(all[owner * tokens_.size() + i]);
+    tokens_[i].push_back(next[i]);
+  }
+  return next;
 }
 
 bool Generator::done() const {

@@ -58,7 +58,7 @@ void score_rows(Exec& exec, const Tensor& logits, const Chunk& chunk,
 
 }  // namespace
 
-std::vector<std::vector<TokenScore>> score(Exec& exec, const ModelStage& stage,
+std::vector<std::vector<TokenScore>> score(Exec& exec, const LoadedModel& model,
                                            const std::vector<ScoredText>& texts) {
   std::vector<std::vector<TokenScore>> out(texts.size());
   for (const ScoredText& text : texts) {
@@ -68,10 +68,14 @@ std::vector<std::vector<TokenScore>> score(Exec& exec, const ModelStage& stage,
   ModelStage::States states;
   while (true) {
     Chunk chunk = next_chunk(texts, fed);
-    if (chunk.tokens.empty()) return out;
+    if (!model.anybody(exec, !chunk.tokens.empty())) return out;
+    if (chunk.tokens.empty()) {
+      model.take_part(exec);
+      continue;
+    }
     const bool unscored = chunk.rows.empty();
     const std::vector<int64_t> rows = unscored ? std::vector<int64_t>{0} : chunk.rows;
-    const Tensor logits = stage.decode(exec, numbers(exec, chunk.tokens),
+    const Tensor logits = model.decode(exec, numbers(exec, chunk.tokens),
                                        make_sequence(exec, chunk.documents, fed), rows, states);
     if (!unscored) score_rows(exec, logits, chunk, out);
     for (size_t i = 0; i < texts.size(); ++i) fed[i] += chunk.documents[i + 1] - chunk.documents[i];

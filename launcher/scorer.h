@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "layers/model_stage.h"
+#include "launcher/loaded_model.h"
 
 namespace weft {
 
@@ -20,8 +20,8 @@ struct TokenScore {
 
 // For each text the scores of its tokens [first, size). Texts run side by side, in chunks with
 // carried states, so that memory does not grow with their length but for the caches of softmax
-// layers.
-std::vector<std::vector<TokenScore>> score(Exec& exec, const ModelStage& stage,
+// layers. Called by all ranks that share the model, with no texts where there are none left.
+std::vector<std::vector<TokenScore>> score(Exec& exec, const LoadedModel& model,
                                            const std::vector<ScoredText>& texts);
 
 }  // namespace weft

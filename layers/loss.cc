@@ -4,6 +4,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/elementwise.h"
+#include "layers/channel_shards.h"
 #include "layers/token_shards.h"
 #include "parallel/layout.h"
 
@@ -40,8 +41,17 @@ void LossHead::refresh(Exec& exec) const {
 
 Tensor LossHead::logits(Exec& exec, const Tensor& x) const {
   refresh(exec);
-  const Tensor out = exec.empty({x.shape().rows(), weight_.shape[0]});
-  kernels::gemm(exec, x, forward_, out);
+  const int ranks = tensor_ranks_ == nullptr ? 1 : tensor_ranks_->size();
+  const int64_t rows = x.shape().rows(), vocab = weight_.spec.global[0], mine = weight_.shape[0];
+  // Slices of the vocabulary have this many entries, but for the last ones.
+  const int64_t longest = (vocab + ranks - 1) / ranks;
+  const Tensor part = mine == longest ? exec.empty({rows, longest}) : exec.zeros({rows, longest});
+  if (mine > 0) kernels::gemm(exec, x, forward_, part.view().columns(0, mine));
+  if (ranks == 1) return part;
+  const Tensor all = gather_channels(exec, tensor_ranks_, part);
+  if (ranks * longest == vocab) return all;
+  const Tensor out = exec.empty({rows, vocab});
+  kernels::copy(exec, all.view().columns(0, vocab), out);
   return out;
 }
 

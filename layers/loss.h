@@ -27,7 +27,8 @@ class LossHead {
   Result forward(Exec& exec, const Tensor& x, const Tensor& targets, float scale,
                  Gradients gradients) const;
 
-  Tensor logits(Exec& exec, const Tensor& x) const;  // [tokens, vocab] f32
+  // [tokens, vocab] f32 of x [tokens, hidden], which all tensor ranks have; so do they have the logits.
+  Tensor logits(Exec& exec, const Tensor& x) const;
 
   double flops_per_token() const;
 

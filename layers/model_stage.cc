@@ -3,6 +3,7 @@
 #include "layers/mixers/registry.h"
 #include "layers/mlp.h"
 #include "layers/moe/moe.h"
+#include "layers/token_shards.h"
 #include "parallel/layout.h"
 
 namespace weft {
@@ -132,6 +133,7 @@ ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType comp
     : part_(part),
       hidden_(model.hidden),
       tensor_(store.here()[Axis::kTensor]),
+      tensor_ranks_(tensor_ranks),
       value_width_(model.hidden / tensor_.size),
       compute_(compute),
       value_enters_(value_crosses(model, part.begin)),
@@ -263,16 +265,18 @@ double ModelStage::evaluate(Exec& exec, const Tensor& tokens, const Tensor& targ
 }
 
 Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequence,
-                          const std::vector<int64_t>& rows, States& states) const {
+                          const std::vector<int64_t>& rows, States& states,
+                          StepContext context) const {
+  WEFT_CHECK(first() && last(), "decoding needs all layers on every rank");
   states.resize(blocks_.size());
   SavedStack saved;
-  StepContext context;
-  WEFT_CHECK(first() && last(), "decoding needs the whole model on one rank");
+  context.first_token = even_part(tokens.elements(), tensor_.index, tensor_.size).begin;
   Tensor x = embedding_->forward(exec, tokens, saved);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     x = blocks_[i].forward(exec, x, sequence, context, saved, &states[i]);
     saved.clear();
   }
+  x = gather_tokens(exec, tensor_ranks_, x, tokens.elements());
   const Tensor wanted = exec.empty({static_cast<int64_t>(rows.size()), x.shape().back()});
   for (size_t i = 0; i < rows.size(); ++i) {
     std::copy_n(x.data<float>() + rows[i] * x.shape().back(), x.shape().back(),

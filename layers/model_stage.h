@@ -102,9 +102,10 @@ class ModelStage {
   // What decoding carries from call to call: one state per block.
   using States = std::vector<MixerState>;
   // Logits f32 [rows, vocab] of the tokens at `rows`, which count from the first token of this call. States
-  // enter as before the tokens and leave as after them; an empty list starts.
+  // enter as before the tokens and leave as after them; an empty list starts. Tensor ranks call it with the
+  // same tokens and all get the logits; `context` names the ranks that share experts, where there are some.
   Tensor decode(Exec& exec, const Tensor& tokens, const Sequence& sequence,
-                const std::vector<int64_t>& rows, States& states) const;
+                const std::vector<int64_t>& rows, States& states, StepContext context = {}) const;
 
   // After an optimizer step, with the reports of all its tokens and layers: experts are balanced.
   void finish_step(const std::vector<MoeReport>& step);
@@ -118,6 +119,7 @@ class ModelStage {
   Part part_;
   int64_t hidden_;
   Coordinates::Place tensor_;
+  Communicator* tensor_ranks_;
   int64_t value_width_;  // of a first value on this rank
   DType compute_;
   bool value_enters_, value_leaves_;

@@ -21,7 +21,7 @@ std::vector<int32_t> some_tokens(int count, int factor) {
 
 // -log softmax of each next token from one pass over the whole text, in double; and the most
 // probable one.
-std::vector<double> naive_losses(Exec& exec, const ModelStage& stage,
+std::vector<double> naive_losses(Exec& exec, const LoadedModel& model,
                                  const std::vector<int32_t>& tokens,
                                  std::vector<int32_t>* choices = nullptr) {
   const auto inputs = static_cast<int64_t>(tokens.size()) - 1;
@@ -31,7 +31,7 @@ std::vector<double> naive_losses(Exec& exec, const ModelStage& stage,
   for (int64_t i = 0; i < inputs; ++i) rows.push_back(i);
   ModelStage::States states;
   const Tensor logits =
-      stage.decode(exec, ids, make_sequence(exec, {0, static_cast<int32_t>(inputs)}), rows, states);
+      model.decode(exec, ids, make_sequence(exec, {0, static_cast<int32_t>(inputs)}), rows, states);
   const int64_t vocab = logits.shape()[1];
   std::vector<double> losses;
   for (int64_t i = 0; i < inputs; ++i) {
@@ -56,7 +56,7 @@ class Eval : public testing::Test {
         model_(runtime_, open_checkpoint(saved_.path()), DType::kF32) {}
 
   std::vector<double> naive(const std::vector<int32_t>& tokens) {
-    return naive_losses(runtime_.exec(), model_.stage(), tokens);
+    return naive_losses(runtime_.exec(), model_, tokens);
   }
   nlohmann::json eval(std::vector<std::string> arguments, int ranks = 1) {
     const std::string json = folder_ / "result.json";
@@ -97,7 +97,7 @@ double sum(const std::vector<double>& values) {
 
 TEST_F(Eval, ScoresEveryTokenFromAllBeforeIt) {
   const auto a = some_tokens(1200, 7), b = some_tokens(37, 5);  // longer and shorter than a chunk
-  const auto scores = score(runtime_.exec(), model_.stage(), {{a, 1}, {b, 30}, {{5}, 1}});
+  const auto scores = score(runtime_.exec(), model_, {{a, 1}, {b, 30}, {{5}, 1}});
   const auto want_a = naive(a), want_b = naive(b);
   ASSERT_EQ(scores[0].size(), 1199u);
   ASSERT_EQ(scores[1].size(), 7u);
@@ -174,7 +174,7 @@ TEST_F(Eval, RecallCountsTheValuesThatAreTheFirstChoice) {
   for (int64_t i = 0; i < 20; ++i) {
     const RecallExample e = recall_example({.vocab = 41, .pairs = 4, .seed = 9}, i);
     std::vector<int32_t> choices;
-    naive_losses(runtime_.exec(), model_.stage(), e.tokens, &choices);
+    naive_losses(runtime_.exec(), model_, e.tokens, &choices);
     for (const int64_t answer : e.answers) {
       const auto at = static_cast<size_t>(answer);
       right += choices[at - 1] == e.tokens[at] ? 1 : 0;

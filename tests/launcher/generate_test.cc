@@ -33,13 +33,13 @@ TEST(Decoding, TokenByTokenGivesTheLogitsOfOnePass) {
   std::vector<int64_t> rows(tokens.size());
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   ModelStage::States states;
-  const Tensor whole = model.stage().decode(
+  const Tensor whole = model.decode(
       exec, ids(exec, tokens), make_sequence(exec, {0, static_cast<int32_t>(tokens.size())}), rows,
       states);
   states.clear();
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Sequence next = make_sequence(exec, {0, 1}, {static_cast<int32_t>(i)});
-    const Tensor logits = model.stage().decode(exec, ids(exec, {tokens[i]}), next, {0}, states);
+    const Tensor logits = model.decode(exec, ids(exec, {tokens[i]}), next, {0}, states);
     EXPECT_TRUE(Near(logits, whole.row_range(static_cast<int64_t>(i), 1), 1e-4)) << "token " << i;
   }
 }
@@ -47,7 +47,7 @@ TEST(Decoding, TokenByTokenGivesTheLogitsOfOnePass) {
 std::vector<std::vector<int32_t>> continued(Runtime& runtime, const LoadedModel& model,
                                             const std::vector<std::vector<int32_t>>& prompts,
                                             int count) {
-  Generator generator(runtime.exec(), model.stage(), {.temperature = 0.7, .top_k = 20}, prompts);
+  Generator generator(runtime.exec(), model, {.temperature = 0.7, .top_k = 20}, prompts);
   std::vector<std::vector<int32_t>> out(prompts.size());
   for (int i = 0; i < count; ++i) {
     const std::vector<int32_t> tokens = generator.next();
@@ -64,7 +64,7 @@ TEST(Generation, OfASequenceDoesNotDependOnItsNeighbours) {
   const auto first = some_tokens(600, 3);  // more than one prefill chunk
   const auto together =
       continued(runtime, model, {first, some_tokens(3, 5), some_tokens(17, 11)}, 12);
-  Generator alone(runtime.exec(), model.stage(), {.temperature = 0.7, .top_k = 20}, {first});
+  Generator alone(runtime.exec(), model, {.temperature = 0.7, .top_k = 20}, {first});
   for (int i = 0; i < 12; ++i) EXPECT_EQ(alone.next()[0], together[0][static_cast<size_t>(i)]) << i;
   EXPECT_EQ(together[1][7], -1);  // stopped
 }
@@ -106,6 +106,10 @@ TEST(GenerateCommand, WritesTextAndRefusesWhatItCannotContinue) {
   const Outcome bytes = run_weft({"generate", "--checkpoint", saved.path(), "--prompt", "a\xff"});
   EXPECT_EQ(bytes.code, 2);
   EXPECT_NE(bytes.err.find("byte 1 (0xff) is not UTF-8"), std::string::npos) << bytes.err;
+  const Outcome stop =
+      run_weft({"generate", "--checkpoint", saved.path(), "--prompt", "a", "--stop", ""});
+  EXPECT_EQ(stop.code, 2);
+  EXPECT_NE(stop.err.find("--stop: is empty"), std::string::npos) << stop.err;
   const Outcome nothing =
       run_weft({"generate", "--checkpoint", saved.path() + "/none", "--prompt", "a"});
   EXPECT_EQ(nothing.code, 2);

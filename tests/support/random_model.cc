@@ -35,8 +35,8 @@ precision = "f32"
 
 }  // namespace
 
-RandomModel::RandomModel(Runtime& runtime) {
-  const Config config = config_from_text(kConfig, "test");
+RandomModel::RandomModel(Runtime& runtime, const std::string& text) {
+  const Config config = config_from_text(text.empty() ? kConfig : text, "test");
   ParameterStore store;
   const ModelStage stage(config.model, Recompute::kNone, DType::kF32, store);
   store.allocate(runtime.ledger(), DType::kF32, ParameterStore::Gradients::kNone);

@@ -7,10 +7,10 @@
 
 namespace weft::test {
 
-// A small hybrid with random weights, as a checkpoint in a folder of its own.
+// A small hybrid with random weights, or another model, as a checkpoint in a folder of its own.
 class RandomModel {
  public:
-  explicit RandomModel(Runtime& runtime);
+  explicit RandomModel(Runtime& runtime, const std::string& config = "");
   std::string path() const { return folder_.path().string(); }
 
  private:
