@@ -260,6 +260,7 @@ void expect_same_training(const History& got, const History& want, const std::st
     EXPECT_NEAR(a.aux_loss, b.aux_loss, 2e-5 * a.aux_loss) << what << " step " << s;
     EXPECT_NEAR(a.z_loss, b.z_loss, 1e-4 * a.z_loss) << what << " step " << s;
     EXPECT_EQ(a.tokens, b.tokens) << what;
+    ASSERT_EQ(a.moe.size(), b.moe.size()) << what;
     for (size_t l = 0; l < a.moe.size(); ++l) {
       EXPECT_EQ(a.moe[l].counts, b.moe[l].counts) << what;
       EXPECT_EQ(a.moe[l].dropped, b.moe[l].dropped) << what;
