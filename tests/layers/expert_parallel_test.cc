@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 
 #include "layers/moe/moe.h"
