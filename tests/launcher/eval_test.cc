@@ -140,6 +140,39 @@ TEST_F(Eval, SlidingPerplexityScoresEveryTokenOnce) {
   EXPECT_NEAR(result["loss"].get<double>(), want / 74, 1e-4 * want / 74);
 }
 
+// GPT-2's bytes, no merges, and a template that starts every text with <|endoftext|>, id 0.
+nlohmann::json bytes_after_a_start() {
+  auto t = nlohmann::json::parse(get_file(in_project("tests/golden/tokenizers/gpt2.json")));
+  auto& vocab = t["model"]["vocab"];
+  for (auto entry = vocab.begin(); entry != vocab.end();) {
+    entry = entry.value().get<int>() > 256 ? vocab.erase(entry) : std::next(entry);
+  }
+  t["model"]["merges"] = nlohmann::json::array();
+  t["post_processor"] = nlohmann::json::parse(R"({"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}},
+               {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [0],
+                                         "tokens": ["<|endoftext|>"]}}})");
+  return t;
+}
+
+TEST_F(Eval, TextsStartAsTheTokenizersTemplateSays) {
+  const auto tokenizer = bytes_after_a_start();
+  put_file(folder_ / "tokenizer.json", tokenizer.dump());
+  const std::string text = "woven";
+  std::vector<int32_t> tokens = {0};
+  for (const char c : text) {
+    tokens.push_back(tokenizer["model"]["vocab"][std::string(1, c)].get<int32_t>());
+  }
+  put_file(folder_ / "text", text);
+  const auto result = eval(
+      {"perplexity", "--text", folder_ / "text", "--tokenizer", folder_ / "tokenizer.json"});
+  const double want = sum(naive(tokens));
+  EXPECT_EQ(result["tokens"], 5);
+  EXPECT_NEAR(result["loss"].get<double>(), want / 5, 1e-4 * want / 5);
+}
+
 TEST_F(Eval, PerTokenAveragesPositionsOverTexts) {
   const auto a = some_tokens(60, 7), b = some_tokens(50, 5), c = some_tokens(20, 3);
   const auto result = eval({"per-token", "--data", dataset({a, b, c}), "--length", "40",
