@@ -20,10 +20,13 @@
 // exact, and the small rest, |r| <= log(2) / 2, is carried by decays and reads:
 //   e^{-r_t} C_t = e^{g_t} (e^{-r_{t-1}} C_{t-1}) + (2^{p_t} k_t)^T v_t,    g_t = l_t + r_{t-1} -
 //   r_t
-// In f32 r is 0 instead, because running sums of g, which the scan takes differences of, round r
-// away where much is forgotten. Either way the gradient of i is that of r: sums over keys would say
-// the same, but in them nearly everything cancels, since a head whose input gates all move together
-// changes next to nothing.
+// In f32 r keeps something else small. The scan takes differences of running sums of g over a
+// chunk; where much is forgotten those sums are large, and a difference of neighbours loses what
+// rounding them lost: 3e-5 of a weight at 500. So g_t is the multiple of 2^-12 nearest to l_t +
+// r_{t-1}, whose sums are exact, and r_t, |r| <= 2^-13, what that leaves; keys are e^{i - r} k.
+// Either way the gradient of i is that of r, since r may be shifted by anything (only keys, decays
+// and reads change, the result does not): sums over keys would say the same, but in them nearly
+// everything cancels, since a head whose input gates all move together changes next to nothing.
 namespace weft::kernels {
 
 inline constexpr float kMlstmEpsilon = 1e-6f;
@@ -31,8 +34,8 @@ inline constexpr float kMlstmNothing =
     -1e30f;  // m where nothing was written yet and nothing entered
 
 // i, f f32 [tokens, heads], rows may be strided; entering m f32 [documents, heads]; not given: no
-// state enters, m is 0. r before a document is 0 where a state enters and that of the first token
-// otherwise.
+// state enters, m is 0. r before a document is 0 where a state enters; otherwise nothing decays at
+// its first token, and it does not matter.
 struct MlstmGates {
   ConstView i, f;
   ConstView entering;
