@@ -2,6 +2,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,11 @@
 
 namespace weft {
 
-// One golden case: inputs, weights, cotangents and what an outside implementation made of them in f64.
-// Keys: in.*, w.*, state0.i, cu_seqlens, out.*, cot.*, grad.*.
+// One golden case: inputs, weights, cotangents and what an outside implementation made of them in
+// f64. Keys: in.*, w.*, state0.i, cu_seqlens, out.*, cot.*, grad.*. In bf16 a file of the same name
+// in the folder rounded/ beside it, where there is one, has results of the same computation in f64
+// with all that bf16 rounds rounded: of cases that those roundings alone move further than the
+// tolerance, however they are computed.
 class GoldenCase {
  public:
   GoldenCase(const std::string& path, DType precision);
@@ -32,6 +36,10 @@ class GoldenCase {
   bool has(const std::string& key) const { return file_.find(key) != nullptr; }
   const Shape& shape(const std::string& key) const { return file_.at(key).shape; }
   const SafetensorsFile& file() const { return file_; }
+  // Whether results have bf16's roundings; then nothing more is allowed for.
+  bool rounded_results() const { return rounded_.has_value(); }
+  // out.* or grad.*, as stored.
+  Tensor result(Exec& exec, const std::string& key) const;
 
   // As stored; floats in `type`.
   Tensor read(Exec& exec, const std::string& key, DType type) const;
@@ -44,6 +52,7 @@ class GoldenCase {
 
  private:
   SafetensorsFile file_;
+  std::optional<SafetensorsFile> rounded_;
 };
 
 struct Tolerance {

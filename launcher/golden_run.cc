@@ -38,6 +38,9 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   for (const auto& [key, value] : config.items()) {
     const std::string name = our_name(key);
     if (golden.mixer == "rwkv7" && name != "heads") continue;  // widths follow from the hidden one
+    // Files of Liger name tau beside every form, we where it has a meaning.
+    const std::string form = config.value("form", "");
+    if (name == "tau" && (form == "hgrn2" || form == "rwkv6" || form == "mamba2")) continue;
     if (value.is_boolean())
       table.set(name, value.get<bool>());
     else if (value.is_number_integer())
@@ -340,7 +343,7 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
 Comparison run_golden(Runtime& runtime, const GoldenCase& golden, Tolerance tolerance) {
   Comparison compare(golden, tolerance);
   const bool mixer = golden.kind == "layer" || golden.kind == "core" || is_lasp2(golden);
-  if (mixer && golden.precision == DType::kBF16) {
+  if (mixer && golden.precision == DType::kBF16 && !golden.rounded_results()) {
     for (const auto& [inputs, weights] : {std::pair{true, true}, {true, false}, {false, true}}) {
       GoldenCase rounded(golden.file().path(), DType::kF32);
       rounded.rounded_inputs = inputs, rounded.rounded_weights = weights;

@@ -55,10 +55,14 @@ void add_verify(CLI::App& app) {
   auto o = std::make_shared<VerifyOptions>();
   CLI::App* command = app.add_subcommand(
       "verify", "Run golden cases on this machine and print the worst error of each");
-  command->footer("Example: weft verify tests/golden/*.safetensors --precision bf16\n"
-                  "Errors are relative to the tensor's largest magnitude (absolute where the reference is "
-                  "zero). A result of a mixer (layer or core) that rounding its inputs or weights to bf16 alone moves further "
-                  "than half the tolerance may in bf16 be off by twice that. Exit 0 only when all passed.");
+  command->footer(
+      "Example: weft verify tests/golden/*.safetensors --precision bf16\n"
+      "Errors are relative to the tensor's largest magnitude (absolute where the reference is "
+      "zero). A result of a mixer (layer or core) that rounding its inputs or weights to bf16 "
+      "alone moves further "
+      "than half the tolerance may in bf16 be off by twice that; where a folder rounded/ beside "
+      "the file "
+      "has results with the roundings of bf16, those hold instead. Exit 0 only when all passed.");
   command->add_option("files", o->files, "Golden cases (safetensors)")->required();
   command->add_option("--device", o->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--precision", o->precision, "f32 or bf16")
