@@ -7,8 +7,13 @@
 
 namespace weft {
 
-// How the weights of RWKV-7 start, as published: functions of the channel n of D, its place in a
-// head of width d, and the layer's depth.
+// How the weights of RWKV-7 start: functions of the channel n of D, its place in a head of width d,
+// and the layer's depth. Two public codes agree on all vectors, on zeros for the first matrices of
+// the projections of low rank and for o_proj, and on orthogonal ones for the second. Where they do
+// not, these are the choices of flash-linear-attention's RWKV7Attention: orthogonal r_proj, k_proj
+// (times 0.1) and v_proj, where RWKV-LM (RWKV-v7/train_temp) has them uniform; ranks of 2.5, 2.5,
+// 1.7 and 5 sqrt(D), where that has 1.8, 1.8, 1.3 sqrt(D) and 0.6 D^0.8 (options set others); and
+// an epsilon of d 1e-5 in the norm of heads, which is 64e-5 there for its d of 64.
 struct Rwkv7Start {
   int64_t hidden, width;
   double depth;  // 0 in the first layer, 1 in the last
@@ -45,10 +50,11 @@ struct Rwkv7Start {
   }
   Init norm() const { return Init::constant(std::pow(level, 0.7)); }
 
-  // Ranks grow with the square root of the width, in steps of 32.
+  // Ranks grow with the square root of the width, in steps of 32; halves go to the even number of
+  // steps, as published ranks do (64, not 96, for decays at a width of 1024).
   int64_t rank(double factor) const {
     const double steps = factor * std::sqrt(static_cast<double>(hidden)) / 32.0;
-    return std::max<int64_t>(32, 32 * std::llround(steps));
+    return std::max<int64_t>(32, 32 * std::lrint(steps));
   }
 
  private:

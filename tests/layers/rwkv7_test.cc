@@ -71,5 +71,27 @@ TEST_F(FirstValue, SurvivesRecomputation) {
   EXPECT_TRUE(SameBits(gradient(Recompute::kYes), gradient(Recompute::kNo)));
 }
 
+// As in configs of the published architecture (fla's RWKV7Config computes the same), where 2.5
+// sqrt(1024) / 32 and 5 sqrt(256) / 32 lie halfway between two steps.
+TEST(Rwkv7, HasThePublishedRanks) {
+  struct Case {
+    int64_t hidden, heads, decay, rate, value, gate;
+  };
+  for (const Case& c : {Case{256, 4, 32, 32, 32, 64}, Case{768, 12, 64, 64, 32, 128},
+                        Case{1024, 16, 64, 64, 64, 160}, Case{1024, 8, 160, 160, 96, 160},
+                        Case{2048, 32, 128, 128, 64, 224}, Case{4096, 64, 160, 160, 96, 320}}) {
+    ParameterStore store;
+    Build build{.store = store, .scope = "", .hidden = c.hidden};
+    build.layer = 1, build.layers = 2;
+    const OptionTable options = OptionTable::parse(fmt::format("heads = {}", c.heads));
+    const auto mixer = make_mixer("rwkv7", MixerBuild{build, options});
+    const auto rank = [&](const char* name) { return store.find(name)->spec.global[0]; };
+    EXPECT_EQ(rank("w1"), c.decay) << c.hidden;
+    EXPECT_EQ(rank("a1"), c.rate) << c.hidden;
+    EXPECT_EQ(rank("v1"), c.value) << c.hidden;
+    EXPECT_EQ(rank("g1"), c.gate) << c.hidden;
+  }
+}
+
 }  // namespace
 }  // namespace weft::test
