@@ -2,9 +2,11 @@
 // v_j over j <= i in the same document, with a gate f_t = sigmoid(w_f x_t + b_f) for every query
 // head. projection -> shift of k and v -> QK-norm -> rotation -> attention -> output norm -> output
 // gate -> o_proj where all but the projections and the attention are options; FoX (Pro) has shift,
-// norms and gate.
+// norms and gate. Without forgetting, f = 1, and with a rotation it is the Transformer (Pro) that
+// the paper compares with.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "kernels/forget_gate.h"
 #include "kernels/norm.h"
@@ -26,6 +28,7 @@ struct FoxOptions {
   bool output_norm = false;
   bool output_gate = false;
   bool kv_shift = false;
+  bool forget_gate = true;
   bool rope = false;
   RotationOptions rotation;
   bool acp = false;
@@ -34,13 +37,17 @@ struct FoxOptions {
 
 void fields(FieldVisitor& f, FoxOptions& c) {
   fields(f, c.heads);
-  f("pro", c.pro, "FoX (Pro): qk_norm, output_norm, output_gate and kv_shift together");
+  f("pro", c.pro,
+    "FoX (Pro): qk_norm, output_norm, output_gate and kv_shift together, but for those that are "
+    "set "
+    "to false");
   f("qk_norm", c.qk_norm, "RMSNorm of q and k, a weight for every head and channel");
   f("output_norm", c.output_norm, "RMSNorm of every head's output");
   f("output_gate", c.output_gate,
     "multiply the output by the sigmoid of a projection of the input");
   f("kv_shift", c.kv_shift,
     "mix keys and values with those of the token before, by a learned gate");
+  f("forget_gate", c.forget_gate, "false: nothing is forgotten, as in the Transformer (Pro)");
   f("rope", c.rope, "rotate q and k by position");
   fields(f, c.rotation);
   f("acp", c.acp, "adaptive computation pruning: skip blocks that the gates have made negligible");
@@ -62,12 +69,14 @@ class Fox final : public Mixer {
         widths_{h_.heads * h_.dk, h_.kv_heads * h_.dk, h_.kv_heads * h_.dv,
                 o.output_gate ? h_.heads * h_.dv : 0},
         project_(build, projections(o), build.hidden, {.cut = Linear::Cut::kRows}),
-        forget_(build, {{"fgate_proj", h_.heads}}, build.hidden,
-                {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}),
         shift_k_(h_.kv_heads, h_.dk),
         shift_v_(h_.kv_heads, h_.dv),
         rotation_(o.rotation, o.rope ? h_.dk : 0, h_.dk),
         rows_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}) {
+    if (o.forget_gate) {
+      forget_.emplace(build, std::vector<Linear::Part>{{"fgate_proj", h_.heads}}, build.hidden,
+                      Linear::Options{.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes});
+    }
     if (o.kv_shift) {
       shift_ = std::make_unique<Linear>(
           build, std::vector<Linear::Part>{h_.kv_part("k_shift", 1), h_.kv_part("v_shift", 1)},
@@ -90,7 +99,7 @@ class Fox final : public Mixer {
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
     // Gates stay in f32 in every precision.
-    f.forget_logits = forget_.forward(exec, x, DType::kF32, saved);
+    if (forget_) f.forget_logits = forget_->forward(exec, x, DType::kF32, saved);
     if (o_.kv_shift) {
       f.shift_logits = shift_->forward(exec, x, DType::kF32, saved);
       shift(exec, context, f, saved);
@@ -98,8 +107,10 @@ class Fox final : public Mixer {
     if (o_.qk_norm) normalize(exec, f);
     if (o_.rope) rotate(exec, sequence, queries(f), keys(f), Rotation::Direction::kForward);
     if (o_.acp && o_.qk_norm) f.bound = score_bound(exec);
-    f.log_forget = exec.empty({tokens, h_.heads});
-    kernels::forget_gate_forward(exec, f.forget_logits, f.log_forget);
+    if (forget_) {
+      f.log_forget = exec.empty({tokens, h_.heads});
+      kernels::forget_gate_forward(exec, f.forget_logits, f.log_forget);
+    }
     PruningReport report{.layer = layer_};
     f.out = rows_.forward(exec, inputs(f), {pruning(f), o_.acp ? &report.heads : nullptr}, sequence,
                           context.part("keys"), saved);
@@ -126,30 +137,33 @@ class Fox final : public Mixer {
     const View dq = part(d, kQ),
                dk = o_.kv_shift ? d_kv.view().columns(0, widths_[kK]) : part(d, kK),
                dv = o_.kv_shift ? d_kv.view().columns(widths_[kK], widths_[kV]) : part(d, kV);
-    const Tensor d_forget = exec.empty(f.log_forget.shape());
+    const Tensor d_forget = forget_ ? exec.empty(f.log_forget.shape()) : Tensor();
     rows_.backward(exec, inputs(f), {pruning(f)}, sequence, d_out, context.part("keys"),
-                   {dq, dk, dv, d_forget}, saved);
+                   {dq, dk, dv, forget_ ? d_forget.view() : View{}}, saved);
     if (o_.rope) rotate(exec, sequence, dq, dk, Rotation::Direction::kBackward);
     if (o_.qk_norm) normalize_backward(exec, f, dq, dk);
 
-    Tensor dx;
+    std::vector<Tensor> parts;  // of dx
     if (o_.kv_shift) {
       const Tensor d_logits = exec.empty(f.shift_logits.shape());
       shift_backward(exec, context, f, dk, dv, d, d_logits, saved);
-      dx = shift_->backward(exec, in_type(exec, d_logits, compute_), DType::kF32, saved);
+      parts.push_back(
+          shift_->backward(exec, in_type(exec, d_logits, compute_), DType::kF32, saved));
     }
-    kernels::forget_gate_backward(exec, f.forget_logits, d_forget, d_forget);
-    const Tensor from_gate =
-        forget_.backward(exec, in_type(exec, d_forget, compute_), DType::kF32, saved);
-    if (dx.defined()) kernels::add(exec, dx, from_gate, from_gate);
-    dx = project_.backward(exec, d, DType::kF32, saved);
-    kernels::add(exec, dx, from_gate, dx);
+    if (forget_) {
+      kernels::forget_gate_backward(exec, f.forget_logits, d_forget, d_forget);
+      parts.push_back(
+          forget_->backward(exec, in_type(exec, d_forget, compute_), DType::kF32, saved));
+    }
+    const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
+    for (const Tensor& part : parts) kernels::add(exec, dx, part, dx);
     return dx;
   }
 
   // What pruning saves depends on the gates and is not taken off.
   double flops_per_token(int64_t length) const override {
-    const int64_t rows = project_.out() + forget_.out() + (shift_ ? shift_->out() : 0);
+    const int64_t rows =
+        project_.out() + (forget_ ? forget_->out() : 0) + (shift_ ? shift_->out() : 0);
     return 2.0 * static_cast<double>(hidden_) * static_cast<double>(rows + h_.heads * h_.dv) +
            rows_.flops_per_token(length);
   }
@@ -157,8 +171,8 @@ class Fox final : public Mixer {
  private:
   struct Saved {
     Tensor projected;      // [tokens, q | k | v | output gate]
-    Tensor forget_logits;  // [tokens, heads] f32
-    Tensor log_forget;     // [tokens, heads] f32
+    Tensor forget_logits;  // [tokens, heads] f32; undefined without forgetting
+    Tensor log_forget;     // [tokens, heads] f32; likewise
     Tensor shift_logits;   // [tokens, kv_heads | kv_heads] f32; undefined without kv_shift
     Tensor shifted;        // [tokens, k | v]; undefined without kv_shift
     Tensor q, k;           // after norm and rotation; undefined without QK-norm
@@ -306,7 +320,7 @@ class Fox final : public Mixer {
   }
 
   AttentionInputs inputs(const Saved& f) const {
-    return {queries(f), keys(f), values(f), f.log_forget};
+    return {queries(f), keys(f), values(f), forget_ ? ConstView(f.log_forget) : ConstView{}};
   }
   kernels::Pruning pruning(const Saved& f) const {
     return {.on = o_.acp,
@@ -321,7 +335,7 @@ class Fox final : public Mixer {
   int64_t layer_;
   int64_t widths_[4];  // of the parts of the projection
   Linear project_;
-  Linear forget_;
+  std::optional<Linear> forget_;
   std::unique_ptr<Linear> shift_;  // with kv_shift
   TokenShift shift_k_, shift_v_;
   Rotation rotation_;
@@ -338,7 +352,16 @@ std::unique_ptr<Mixer> make_fox(const MixerBuild& build) {
   auto o = read_options<FoxOptions>(build.options, "fox");
   o.heads = resolve(build, o.heads);
   o.rotation = resolve(build, o.rotation);
-  if (o.pro) o.qk_norm = o.output_norm = o.output_gate = o.kv_shift = true;
+  const auto with_pro = [&](const char* name, bool& part) {
+    if (o.pro && !build.options.has(name)) part = true;
+  };
+  with_pro("qk_norm", o.qk_norm), with_pro("output_norm", o.output_norm);
+  with_pro("output_gate", o.output_gate), with_pro("kv_shift", o.kv_shift);
+  if (o.acp && !o.forget_gate) {
+    throw ConfigError(
+        "{} = true: pruning skips what was forgotten; set forget_gate = true, or leave acp out",
+        place_of(build.options, "acp"));
+  }
   if (o.rope) check_rotary(build, o.heads.dk, o.heads.dk);
   return std::make_unique<Fox>(build, o);
 }

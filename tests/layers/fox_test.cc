@@ -93,7 +93,9 @@ INSTANTIATE_TEST_SUITE_P(Each, FoxSwitches,
                          testing::Values("qk_norm = true", "output_norm = true",
                                          "output_gate = true", "kv_shift = true", "rope = true",
                                          "acp = true", "kv_shift = true\nrope = true", "pro = true",
-                                         "pro = true\nrope = true\nacp = true"),
+                                         "pro = true\nrope = true\nacp = true",
+                                         "forget_gate = false\nrope = true",
+                                         "pro = true\nforget_gate = false\nrope = true"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase_if(name, [](char c) { return std::isalnum(c) == 0; });
@@ -108,6 +110,46 @@ TEST(Fox, ProIsAllFourSwitches) {
   EXPECT_TRUE(SameBits(pro.forward(x, sequence), four.forward(x, sequence)));
 }
 
+// The rows of the ablation that take one thing away from FoX (Pro).
+TEST(Fox, ProLosesWhatIsSetToFalse) {
+  const char* all[] = {"qk_norm", "output_norm", "output_gate", "kv_shift"};
+  for (const char* without : all) {
+    std::string others = "heads = 2\n";
+    for (const char* name : all) others += fmt::format("{} = {}\n", name, name != without);
+    FoxRig less(fmt::format("heads = 2\npro = true\n{} = false", without)), same(others);
+    const Tensor x = less.rig.normal("x", {29, kHidden});
+    const Sequence sequence = make_sequence(less.rig.exec, {0, 11, 29});
+    EXPECT_EQ(less.store.all().size(), same.store.all().size()) << without;
+    EXPECT_TRUE(SameBits(less.forward(x, sequence), same.forward(x, sequence))) << without;
+  }
+}
+
+// Softmax attention, where nothing else is added.
+TEST(Fox, IsSoftmaxAttentionWithoutItsGate) {
+  const std::string options = "heads = 4\nkv_heads = 2\ndk = 8\ndv = 12\nrope = true\n";
+  FoxRig fox(options + "forget_gate = false");
+  ParameterStore store;
+  const OptionTable table = OptionTable::parse(options);
+  const auto softmax =
+      make_mixer("softmax", MixerBuild{{.store = store, .scope = "", .hidden = kHidden}, table});
+  store.allocate(fox.rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+  ASSERT_EQ(store.all().size(), fox.store.all().size());
+  for (size_t i = 0; i < store.all().size(); ++i) {
+    const Tensor &from = fox.store.all()[i].master, &to = store.all()[i].master;
+    std::copy_n(from.data<float>(), from.elements(), to.data<float>());
+  }
+  store.publish(fox.rig.exec);
+  const Tensor x = fox.rig.normal("x", {29, kHidden});
+  const Sequence sequence = make_sequence(fox.rig.exec, {0, 11, 29});
+  SavedStack saved;
+  EXPECT_TRUE(
+      SameBits(fox.forward(x, sequence), softmax->forward(fox.rig.exec, x, {sequence}, saved)));
+}
+
+TEST(Fox, RefusesToPruneWhatItDoesNotForget) {
+  EXPECT_THROW(FoxRig("heads = 2\nforget_gate = false\nacp = true"), ConfigError);
+}
+
 // Gates that forget half at every token, over several blocks: pruning leaves out most of them.
 TEST(Fox, PruningChangesTheOutputByNoMoreThanItPromises) {
   for (const char* norm : {"qk_norm = false\n", "qk_norm = true\n"}) {
@@ -118,6 +160,64 @@ TEST(Fox, PruningChangesTheOutputByNoMoreThanItPromises) {
     // Weights of e^-10 move between values, which are a few times as large as their averages.
     const double allowed = 10 * std::exp(-10.0);
     EXPECT_TRUE(Near(pruned.forward(x, sequence), whole.forward(x, sequence), allowed));
+  }
+}
+
+// Heads that forget everything in a token or two, a tenth and a hundredth per token, side by side
+// as trained ones are, at the lengths that pruning is for. o_proj lets the outputs of attention
+// through as they are, and values are x itself.
+struct LongFox {
+  LongFox(const std::string& options, const std::string& acp)
+      : fox("heads = 4\n" + options + "acp = " + acp) {
+    for (const char* name : {"v_proj.weight", "o_proj.weight"}) {
+      float* w = fox.store.find(name)->master.data<float>();
+      for (int64_t i = 0; i < kHidden * kHidden; ++i) w[i] = i % (kHidden + 1) == 0 ? 1.0f : 0.0f;
+    }
+    const float rates[] = {1.0f, 0.3f, 0.1f, 0.01f};
+    for (int h = 0; h < 4; ++h) {
+      fox.store.find("fgate_proj.bias")->master.data<float>()[h] = -std::log(std::expm1(rates[h]));
+    }
+    fox.store.publish(fox.rig.exec);
+  }
+  Tensor forward(const Tensor& x, int32_t tokens) {
+    const Sequence sequence = make_sequence(fox.rig.exec, {0, tokens});
+    SavedStack saved;
+    step = {};
+    return fox.mixer->forward(fox.rig.exec, x, {sequence, nullptr, &step}, saved);
+  }
+  FoxRig fox;
+  StepContext step;
+};
+
+TEST(Fox, PruningKeepsItsPromiseOverLongDocuments) {
+  struct Case {
+    const char* options;
+    int32_t tokens;
+    double pruned;  // at least
+  };
+  for (const Case& c : {Case{"qk_norm = false\n", 4096, 0.6}, Case{"qk_norm = true\n", 4096, 0.7},
+                        Case{"qk_norm = true\n", 16384, 0.85}}) {
+    SCOPED_TRACE(fmt::format("{}{} tokens", c.options, c.tokens));
+    LongFox whole(c.options, "false"), pruned(c.options, "true");
+    const Tensor x = whole.fox.rig.normal("x", {c.tokens, kHidden});
+    const auto want = numbers(whole.forward(x, c.tokens)),
+               got = numbers(pruned.forward(x, c.tokens));
+    // Weights of epsilon = e^-10 in all move from some values to others.
+    double largest = 0, worst = 0;
+    for (const double v : numbers(x)) largest = std::max(largest, std::abs(v));
+    for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(got[i] - want[i]));
+    EXPECT_LE(worst, 2 * std::exp(-10.0) * largest);
+
+    ASSERT_EQ(pruned.step.pruning.size(), 1u);
+    int64_t kept = 0, causal = 0;
+    double nearer = 1.0;
+    for (const kernels::BlockCount& head : pruned.step.pruning[0].heads) {
+      kept += head.kept, causal += head.causal;
+      const double share = 1.0 - static_cast<double>(head.kept) / static_cast<double>(head.causal);
+      EXPECT_LE(share, nearer) << "heads that forget more slowly keep more";
+      nearer = share;
+    }
+    EXPECT_GE(1.0 - static_cast<double>(kept) / static_cast<double>(causal), c.pruned);
   }
 }
 
