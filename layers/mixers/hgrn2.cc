@@ -2,9 +2,9 @@
 //   a_t = l + (1 - l) sigmoid(f_proj(x_t)),   M_t = diag(a_t) M_{t-1} + (1 - a_t)^T v_t
 //   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t,    y = o_proj( RMSNorm(o) ), the norm over all heads at
 //   once
-// The lower bounds l: with lower_bounds = "shared" those of the published model, which grow with
-// depth: one learned tensor for all layers gives each its own by a cumulative softmax
-// (layers/lower_bounds.h). Else every layer has its own: none, or a learned vector that starts at
+// The lower bounds l are those of the published model, which grow with depth: one learned tensor
+// for all layers gives each its own by a cumulative softmax (layers/lower_bounds.h), the first
+// none. With lower_bounds = "own" every layer has its own: none, or a learned vector that starts at
 // `lower_bound`.
 #include <cmath>
 
@@ -23,17 +23,16 @@ namespace {
 struct Hgrn2Options {
   HeadOptions heads;
   double lower_bound = 0.0;
-  std::string lower_bounds = "own";
+  std::string lower_bounds = "shared";
 };
 
 void fields(FieldVisitor& f, Hgrn2Options& c) {
   fields(f, c.heads);
+  f.choice("lower_bounds", c.lower_bounds, {"shared", "own"},
+           "of the forget gates. shared: from one learned tensor for the whole model, growing with "
+           "depth; own: as lower_bound says, layer by layer, which giving lower_bound implies");
   f("lower_bound", c.lower_bound,
-    "where the learned lower bounds of the forget gates start, below 1; 0: none, not learned",
-    at_least(0));
-  f.choice("lower_bounds", c.lower_bounds, {"own", "shared"},
-           "own: as lower_bound says, layer by layer; shared: of one learned tensor for the whole "
-           "model, growing with depth");
+    "own: where a layer's learned lower bounds start, below 1; 0: none, not learned", at_least(0));
 }
 
 constexpr const char* kSharedBounds = "hgrn2.lower_bounds";
@@ -48,8 +47,7 @@ Parameter& shared_bounds(const MixerBuild& build, const HeadOptions& h) {
     if (found->spec.global == shape) return *found;
     throw ConfigError(
         "{} = \"shared\": another layer's forget gates have {} channels, these {}; give all such "
-        "layers "
-        "the same heads and dk",
+        "layers the same heads and dk, or set lower_bounds = \"own\"",
         place_of(build.options, "lower_bounds"), found->spec.global[1], shape[1]);
   }
   return build.declare(
@@ -206,6 +204,14 @@ std::unique_ptr<Mixer> make_hgrn2(const MixerBuild& build) {
         "{} = {}: a forget gate that never forgets; the bound must be below 1, 0.9 works",
         place_of(build.options, "lower_bound"), o.lower_bound);
   }
+  const bool said = build.options.has("lower_bounds");
+  if (said && o.lower_bounds == "shared" && o.lower_bound > 0) {
+    throw ConfigError(
+        "{} = {}: bounds that the whole model shares start as published; leave lower_bound out, or "
+        "set lower_bounds = \"own\"",
+        place_of(build.options, "lower_bound"), o.lower_bound);
+  }
+  if (!said && build.options.has("lower_bound")) o.lower_bounds = "own";
   return std::make_unique<Hgrn2>(build, o);
 }
 

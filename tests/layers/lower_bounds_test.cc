@@ -32,6 +32,17 @@ TEST_F(SharedLowerBounds, AreOneParameterOfAllLayers) {
   EXPECT_THROW(layer(3, other), ConfigError);
 }
 
+// As published. A bound of its own makes a layer an exception.
+TEST_F(SharedLowerBounds, AreTheDefault) {
+  layer(1, OptionTable::parse("heads = 2"));
+  EXPECT_NE(store.find("hgrn2.lower_bounds"), nullptr);
+  EXPECT_EQ(store.find("t.1.lower_bound"), nullptr);
+  layer(2, OptionTable::parse("heads = 4\ndk = 5\nlower_bound = 0.25"));
+  EXPECT_NE(store.find("t.2.lower_bound"), nullptr);
+  const OptionTable both = OptionTable::parse("heads = 2\nlower_bounds='shared'\nlower_bound=0.5");
+  EXPECT_THROW(layer(3, both), ConfigError);
+}
+
 TEST_F(SharedLowerBounds, AddUpTheGradientsOfTheirLayers) {
   const OptionTable options = OptionTable::parse("heads = 2\nlower_bounds = \"shared\"");
   const auto first = layer(0, options), second = layer(1, options), third = layer(2, options);
