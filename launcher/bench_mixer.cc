@@ -304,6 +304,10 @@ void add_bench_mixer(CLI::App& bench) {
       ->check(CLI::PositiveNumber);
   command->add_option("--json", o->json, "Writes the result to this file");
   command->callback([o] {
+    if (!o->acp.empty() && o->mixer != "fox") {
+      throw ConfigError("--acp {}: mixer {} prunes nothing; it is an option of fox", o->acp,
+                        o->mixer);
+    }
     const nlohmann::json result = MixerBench(*o).run();
     if (!o->json.empty()) write_json(o->json, result);
   });

@@ -13,9 +13,7 @@ struct DeltanetOptions {
 };
 
 void fields(FieldVisitor& f, DeltanetOptions& c) {
-  f("heads", c.heads, "heads; must be given", at_least(0));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", at_least(0));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", at_least(0));
+  head_fields(f, c.heads, c.dk, c.dv);
   f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens");
   f("negative_eigenvalues", c.negative_eigenvalues, "beta = 2 sigmoid: a write may turn a value around");
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");

@@ -18,12 +18,10 @@ struct GatedDeltanetOptions {
 };
 
 void fields(FieldVisitor& f, GatedDeltanetOptions& c) {
-  f("heads", c.heads, "query and key heads; must be given", at_least(0));
+  head_fields(f, c.heads, c.dk, c.dv);
   f("value_heads", c.value_heads,
-    "value heads, states and gates, a multiple of heads: groups share a query and a key; 0: as heads",
-    at_least(0));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", at_least(0));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", at_least(0));
+    "of values, states and gates, a multiple of heads: groups share a query and a key; 0: as heads",
+    between(0, kLargestExtent));
   f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens");
   f("negative_eigenvalues", c.negative_eigenvalues, "beta = 2 sigmoid: a write may turn a value around");
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");

@@ -22,7 +22,7 @@ struct GsaOptions {
 
 void fields(FieldVisitor& f, GsaOptions& c) {
   fields(f, c.heads);
-  f("slots", c.slots, "slots of a head's memory; 0: dk", at_least(0));
+  f("slots", c.slots, "slots of a head's memory; 0: dk", between(0, kLargestExtent));
   f("gate_divisor", c.gate_divisor, "log decays are logsigmoid / this", above(0));
 }
 

@@ -4,6 +4,11 @@
 // and g_t = -e^{A_log} softplus(f_b_proj f_a_proj x + dt_bias), A_log per head, the rest per
 // channel.
 //   y = o_proj( RMSNorm_head(o) * sigmoid(g_b_proj g_a_proj x) )
+// A = e^{A_log} starts uniform in [1, 16] and dt_bias at the inverse softplus of steps spread
+// logarithmically from 1e-3 to 1e-1, and no bias stands behind g_b_proj: as the kimi_linear model
+// of transformers has it. (flash-linear-attention's layer starts dt_bias at zero, steps of 0.7 that
+// forget nearly everything at once, and gives g_proj's second matrix a bias.) All else starts as in
+// every mixer: normal, short convolutions uniform.
 #include <cmath>
 
 #include "kernels/activation.h"
@@ -28,11 +33,9 @@ struct KdaOptions {
 };
 
 void fields(FieldVisitor& f, KdaOptions& c) {
-  f("heads", c.heads, "heads; must be given", at_least(0));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", at_least(0));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", at_least(0));
+  head_fields(f, c.heads, c.dk, c.dv);
   f("gate_rank", c.gate_rank, "rank of the projections of decays and output gate; 0: as dk",
-    at_least(0));
+    between(0, kLargestExtent));
   f("negative_eigenvalues", c.negative_eigenvalues,
     "beta = 2 sigmoid: a write may turn a value around");
   f("norm_eps", c.norm_eps, "epsilon of the output's norm", above(0));

@@ -288,7 +288,7 @@ std::unique_ptr<Mixer> make_liger(const MixerBuild& build) {
   auto o = read_options<LigerOptions>(build.options, "liger");
   o.heads = resolve(build, o.heads);
   o.rotation = resolve(build, o.rotation);
-  check_rotary(build, o.heads.dk, o.heads.dk);
+  check_rotary(build, o.heads.dk, o.heads.dk, Rotates::kAlways);
   const auto only = [&](const char* option, const char* form) {
     if (o.form == form || !build.options.has(option)) return;
     throw ConfigError("{}: form = \"{}\" has no {}; leave it out, or set form = \"{}\"",
@@ -296,6 +296,7 @@ std::unique_ptr<Mixer> make_liger(const MixerBuild& build) {
   };
   only("lower_bound", "hgrn2");
   only("slots", "gsa");
+  if (o.form == "hgrn2" || o.form == "rwkv6" || o.form == "mamba2") only("tau", "gla");
   if (o.slots > o.heads.dk) {
     throw ConfigError(
         "{} = {}: slots are means over channels of keys, so there are at most dk = {}; "

@@ -24,10 +24,11 @@ struct MambaOptions {
 };
 
 void fields(FieldVisitor& f, MambaOptions& c) {
-  f("state", c.state, "numbers per channel", at_least(1));
-  f("inner", c.inner, "channels; 0: twice the hidden width", at_least(0));
+  f("state", c.state, "numbers per channel", between(1, kLargestExtent));
+  f("inner", c.inner, "channels; 0: twice the hidden width", between(0, kLargestExtent));
   f("dt_rank", c.dt_rank,
-    "rank of the projection that gives the steps; 0: a sixteenth of the hidden width", at_least(0));
+    "rank of the projection that gives the steps; 0: a sixteenth of the hidden width",
+    between(0, kLargestExtent));
   f("select_norm", c.select_norm, "RMSNorm of what x_proj gives: steps, inputs and reads, each alone");
   f("norm_eps", c.norm_eps, "epsilon of these norms", above(0));
 }

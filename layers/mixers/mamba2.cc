@@ -31,14 +31,14 @@ struct Mamba2Part {
 };
 
 void fields(FieldVisitor& f, Mamba2Options& c) {
-  f("heads", c.heads, "0: heads of 64 channels", at_least(0));
+  f("heads", c.heads, "0: heads of 64 channels", between(0, kLargestExtent));
   f("groups", c.groups, "of heads that share B and C, and of channels that are normalized together",
-    at_least(1));
+    between(1, kLargestExtent));
   f("norm_groups", c.norm_groups, "of channels that are normalized together; 0: as groups",
-    at_least(0));
+    between(0, kLargestExtent));
   f("norm_eps", c.norm_eps, "epsilon of that norm", above(0));
-  f("state", c.state, "rows of a head's state", at_least(1));
-  f("inner", c.inner, "channels; 0: twice the hidden width", at_least(0));
+  f("state", c.state, "rows of a head's state", between(1, kLargestExtent));
+  f("inner", c.inner, "channels; 0: twice the hidden width", between(0, kLargestExtent));
 }
 
 class Mamba2 final : public Mixer {

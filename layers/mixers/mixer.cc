@@ -6,13 +6,25 @@
 
 namespace weft {
 
+namespace {
+
+void width_fields(FieldVisitor& f, int64_t& dk, int64_t& dv) {
+  f("dk", dk, "key width per head; 0: hidden / heads", between(0, kLargestExtent));
+  f("dv", dv, "value width per head; 0: hidden / heads", between(0, kLargestExtent));
+}
+
+}  // namespace
+
 void fields(FieldVisitor& f, HeadOptions& c) {
-  constexpr double kMost = 1 << 20;  // products of two of these stay far from overflow
-  f("heads", c.heads, "query heads; must be given", between(0, kMost));
+  f("heads", c.heads, "query heads; must be given", between(1, kLargestExtent));
   f("kv_heads", c.kv_heads, "key and value heads, shared by groups of query heads; 0: as heads",
-    between(0, kMost));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
+    between(0, kLargestExtent));
+  width_fields(f, c.dk, c.dv);
+}
+
+void head_fields(FieldVisitor& f, int64_t& heads, int64_t& dk, int64_t& dv) {
+  f("heads", heads, "must be given", between(1, kLargestExtent));
+  width_fields(f, dk, dv);
 }
 
 std::string place_of(const OptionTable& options, std::string_view key) {
@@ -50,13 +62,18 @@ HeadOptions cut(const MixerBuild& build, HeadOptions o) {
 
 }  // namespace
 
-HeadOptions resolve(const MixerBuild& build, HeadOptions o) {
-  if (o.heads < 1) throw ConfigError("{}: this mixer needs heads = N in its table", build.options.path());
+HeadOptions resolve(const MixerBuild& build, HeadOptions o, HeadWidths widths) {
+  if (o.heads < 1) {
+    constexpr int64_t kUsualWidth = 64;
+    throw ConfigError("{}: this mixer needs heads = N in its table, for example heads = {}",
+                      build.options.path(),
+                      nearest_divisor(build.hidden, build.hidden / kUsualWidth));
+  }
   if ((o.dk == 0 || o.dv == 0) && build.hidden % o.heads != 0) {
-    throw ConfigError("{} = {} does not divide model.hidden = {}; the nearest that does is {} "
-                      "(or set dk and dv)",
+    throw ConfigError("{} = {} does not divide model.hidden = {}; the nearest that does is {}{}",
                       place_of(build.options, "heads"), o.heads, build.hidden,
-                      nearest_divisor(build.hidden, o.heads));
+                      nearest_divisor(build.hidden, o.heads),
+                      widths == HeadWidths::kOptions ? " (or set dk and dv)" : "");
   }
   if (o.kv_heads == 0) o.kv_heads = o.heads;
   if (o.dk == 0) o.dk = build.hidden / o.heads;
@@ -78,12 +95,18 @@ int64_t cut_evenly(const MixerBuild& build, std::string_view key, int64_t count)
                     std::max<int64_t>(1, (count + size / 2) / size) * size);
 }
 
-void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width) {
+void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width,
+                  Rotates rotates) {
   if (rotary_width % 2 == 0 && rotary_width <= head_width) return;
-  throw ConfigError("{}: rotation needs an even number of channels, at most dk = {}, but would take {}; "
-                    "the nearest is {} (or set rope = false)",
-                    place_of(build.options, build.options.has("rope_width") ? "rope_width" : "dk"),
-                    head_width, rotary_width, std::min(rotary_width, head_width) / 2 * 2);
+  const bool given = build.options.has("rope_width");
+  // dk may be as wide as it must, a part of it not wider than dk.
+  const int64_t most = given ? std::max<int64_t>(head_width, 2) : rotary_width;
+  throw ConfigError(
+      "{} = {}: rotation turns channels in pairs, an even number of them{}; the nearest is {}{}",
+      place_of(build.options, given ? "rope_width" : "dk"), rotary_width,
+      given ? fmt::format(", at most dk = {}", head_width) : "",
+      std::max<int64_t>(2, std::min(rotary_width, most) / 2 * 2),
+      rotates == Rotates::kOption ? " (or set rope = false)" : "");
 }
 
 }  // namespace weft

@@ -72,19 +72,28 @@ struct HeadOptions {
   }
 };
 void fields(FieldVisitor& f, HeadOptions& c);
+// The same without kv_heads: every head has keys and values of its own.
+void head_fields(FieldVisitor& f, int64_t& heads, int64_t& dk, int64_t& dv);
+// Of heads, widths, ranks: products of two such numbers are far from overflow.
+inline constexpr double kLargestExtent = 1 << 20;
 
 // Where an option was written, for messages: "tiny.toml:12:9: model.layer.L.heads".
 std::string place_of(const OptionTable& options, std::string_view key);
 
 // Fills in the defaults, refuses what does not divide, naming the nearest thing that does, and cuts
-// the heads over the tensor ranks.
-HeadOptions resolve(const MixerBuild& build, HeadOptions options);
+// the heads over the tensor ranks. kFromHidden: the mixer has no dk and dv to set.
+enum class HeadWidths : uint8_t { kOptions, kFromHidden };
+HeadOptions resolve(const MixerBuild& build, HeadOptions options,
+                    HeadWidths widths = HeadWidths::kOptions);
 
 // This tensor rank's part of `count` things (channels, heads) that the option `key` sets: all ranks hold
 // as many.
 int64_t cut_evenly(const MixerBuild& build, std::string_view key, int64_t count);
 
-// Refuses a rotary width that is odd or wider than the head.
-void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width);
+// Refuses a rotary width that is odd or wider than the head. kAlways: the mixer has no rope to
+// switch off.
+enum class Rotates : uint8_t { kOption, kAlways };
+void check_rotary(const MixerBuild& build, int64_t rotary_width, int64_t head_width,
+                  Rotates rotates = Rotates::kOption);
 
 }  // namespace weft

@@ -29,16 +29,16 @@ struct MlaOptions {
 };
 
 void fields(FieldVisitor& f, MlaOptions& c) {
-  f("heads", c.heads, "heads; must be given", between(0, 1 << 20));
+  f("heads", c.heads, "must be given", between(1, kLargestExtent));
   f("dk", c.dk, "width of the keys that come from the latent, per head; 0: hidden / heads",
-    between(0, 1 << 20));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, 1 << 20));
+    between(0, kLargestExtent));
+  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kLargestExtent));
   f("rope_width", c.rope_width, "width of the key part that all heads share; 0: none",
-    between(0, 1 << 20));
+    between(0, kLargestExtent));
   f("kv_rank", c.kv_rank, "width of the latent; 0: a quarter of the hidden width",
-    between(0, 1 << 20));
+    between(0, kLargestExtent));
   f("q_rank", c.q_rank, "width of the queries' own latent; 0: none, queries come from the input",
-    between(0, 1 << 20));
+    between(0, kLargestExtent));
   f("rope", c.rope, "rotate the shared part by position");
   fields(f, c.rotation);
   f("norm_eps", c.norm_eps, "epsilon of the latents' norms", above(0));

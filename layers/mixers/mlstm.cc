@@ -23,11 +23,7 @@ struct MlstmOptions {
   int64_t heads = 0, dk = 0, dv = 0;
 };
 
-void fields(FieldVisitor& f, MlstmOptions& c) {
-  f("heads", c.heads, "must be given", at_least(0));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", at_least(0));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", at_least(0));
-}
+void fields(FieldVisitor& f, MlstmOptions& c) { head_fields(f, c.heads, c.dk, c.dv); }
 
 // Forget gates start open, the more so the later the head: linspace(3, 6).
 Init forget_bias(int64_t heads) {

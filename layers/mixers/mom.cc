@@ -35,23 +35,21 @@ struct MomOptions {
 };
 
 void fields(FieldVisitor& f, MomOptions& c) {
-  constexpr double kMost = 1 << 20;
-  f("heads", c.heads, "heads of every memory; must be given", between(0, kMost));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
+  head_fields(f, c.heads, c.dk, c.dv);
   f.choice("inner", c.inner,
            {"bla", "lightning", "retnet", "gla", "deltanet", "gated_deltanet", "kda", "rebased", "gfw",
             "gateloop", "ttt", "titans", "mamba2", "hgrn2", "rwkv6", "rwkv7", "gsa", "mlstm"},
            "how a memory is written and read: the recurrence of that mixer");
-  f("memories", c.memories.memories, "memories that tokens are routed to", between(1, kMost));
-  f("top_k", c.memories.top_k, "memories per token, at most memories", at_least(1));
+  f("memories", c.memories.memories, "memories that tokens are routed to",
+    between(1, kLargestExtent));
+  f("top_k", c.memories.top_k, "memories per token, at most memories", between(1, kLargestExtent));
   f("shared_memory", c.memories.shared, "one more memory, which sees every token");
   f("single_kv_proj", c.single_kv_proj,
     "keys, values and gates from one projection for all memories");
   f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens of the memory");
   f("gate_rank", c.gate_rank,
     "inner = \"gla\", \"kda\", \"rwkv6\", \"rwkv7\": rank of the projections that give the gates",
-    at_least(1));
+    between(1, kLargestExtent));
   f("aux_loss", c.memories.aux_loss, "coefficient of the loss that balances the memories",
     at_least(0));
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");

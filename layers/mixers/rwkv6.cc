@@ -26,8 +26,9 @@ struct Rwkv6Options {
 void fields(FieldVisitor& f, Rwkv6Options& c) {
   fields(f, c.heads);
   f("mix_rank", c.mix_rank, "rank of the weights that mix a token with the one before",
-    at_least(1));
-  f("decay_rank", c.decay_rank, "rank of the projection that gives the decays", at_least(1));
+    between(1, kLargestExtent));
+  f("decay_rank", c.decay_rank, "rank of the projection that gives the decays",
+    between(1, kLargestExtent));
   f("norm_epsilon", c.norm_epsilon, "added to the variance of each head's output", above(0));
 }
 

@@ -31,14 +31,17 @@ struct Rwkv7Options {
 };
 
 void fields(FieldVisitor& f, Rwkv7Options& c) {
-  f("heads", c.heads, "heads; must be given", at_least(0));
+  f("heads", c.heads, "of width hidden / heads; must be given", between(1, kLargestExtent));
   f("decay_rank", c.decay_rank,
-    "rank of the projection of the decays; 0: from the widths, as published", at_least(0));
+    "rank of the projection of the decays; 0: from the widths, as published",
+    between(0, kLargestExtent));
   f("rate_rank", c.rate_rank, "rank of the projection of the rates of removal; 0: as published",
-    at_least(0));
+    between(0, kLargestExtent));
   f("value_rank", c.value_rank,
-    "rank of the projection that mixes in the first layer's values; 0: as published", at_least(0));
-  f("gate_rank", c.gate_rank, "rank of the output gate; 0: as published", at_least(0));
+    "rank of the projection that mixes in the first layer's values; 0: as published",
+    between(0, kLargestExtent));
+  f("gate_rank", c.gate_rank, "rank of the output gate; 0: as published",
+    between(0, kLargestExtent));
 }
 
 constexpr float kSlowestDecay = -0.60653066f;  // -e^{-1/2}
@@ -329,7 +332,7 @@ double Rwkv7::flops_per_token(int64_t) const {
 
 std::unique_ptr<Mixer> make_rwkv7(const MixerBuild& build) {
   auto o = read_options<Rwkv7Options>(build.options, "rwkv7");
-  const HeadOptions heads = resolve(build, {.heads = o.heads});
+  const HeadOptions heads = resolve(build, {.heads = o.heads}, HeadWidths::kFromHidden);
   o.heads = heads.heads, o.all_heads = heads.all_heads;
   const Rwkv7Start start(build, o.all_heads);
   const double factor = static_cast<double>(start.width) / 64.0;

@@ -18,8 +18,8 @@ struct S4Options {
 };
 
 void fields(FieldVisitor& f, S4Options& c) {
-  f("state", c.state, "numbers per channel", at_least(1));
-  f("inner", c.inner, "channels; 0: twice the hidden width", at_least(0));
+  f("state", c.state, "numbers per channel", between(1, kLargestExtent));
+  f("inner", c.inner, "channels; 0: twice the hidden width", between(0, kLargestExtent));
 }
 
 class S4 final : public Mixer {

@@ -245,6 +245,11 @@ std::unique_ptr<Mixer> make_softmax(const MixerBuild& build) {
   if (o.rope_width == 0) o.rope_width = o.heads.dk;
   if (o.scale == 0) o.scale = 1.0 / std::sqrt(static_cast<double>(o.heads.dk));
   if (o.rope) check_rotary(build, o.rope_width, o.heads.dk);
+  if (!o.qk_norm && (o.qk_norm_joint || o.qk_norm_offset)) {
+    throw ConfigError(
+        "{} = true says how q and k are normed, and they are not; set qk_norm = true too",
+        place_of(build.options, o.qk_norm_joint ? "qk_norm_joint" : "qk_norm_offset"));
+  }
   return std::make_unique<Softmax>(build, o);
 }
 

@@ -14,12 +14,9 @@ struct TitansOptions {
 };
 
 void fields(FieldVisitor& f, TitansOptions& c) {
-  constexpr double kMost = 1 << 20;
-  f("heads", c.heads, "heads; must be given", between(0, kMost));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
+  head_fields(f, c.heads, c.dk, c.dv);
   f("mini_batch", c.mini_batch, "tokens whose gradients are taken at the same memory",
-    between(1, kMost));
+    between(1, kLargestExtent));
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 

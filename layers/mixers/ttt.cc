@@ -19,15 +19,12 @@ struct TttOptions {
 constexpr int64_t kNormMiniBatch = 16;
 
 void fields(FieldVisitor& f, TttOptions& c) {
-  constexpr double kMost = 1 << 20;
-  f("heads", c.heads, "heads; must be given", between(0, kMost));
-  f("dk", c.dk, "key width per head; 0: hidden / heads", between(0, kMost));
-  f("dv", c.dv, "value width per head; 0: hidden / heads", between(0, kMost));
+  head_fields(f, c.heads, c.dk, c.dv);
   f("eta_base", c.eta_base, "largest learning rate of the inner model", above(0));
   f("mini_batch", c.mini_batch,
     "tokens whose gradients are taken at the same inner model; with inner_norm 16 by default, and "
     "one mini-batch runs after the other",
-    between(1, kMost));
+    between(1, kLargestExtent));
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
   f("inner_norm", c.inner_norm,
     "a LayerNorm inside the inner loss, dk = dv: not affine, sequence ranks hand the state round");

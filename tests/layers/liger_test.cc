@@ -72,6 +72,10 @@ TEST_F(Liger, RefusesOptionsOfOtherFormsAndMixers) {
   const std::string message = refusal("liger", "form = \"gla\"\nlower_bound = 0.5");
   EXPECT_TRUE(says(message, "form = \"hgrn2\"")) << message;
   EXPECT_TRUE(says(refusal("liger", "slots = 4"), "form = \"gsa\""));
+  for (const char* form : {"hgrn2", "rwkv6", "mamba2"}) {
+    const std::string refused = refusal("liger", fmt::format("form = \"{}\"\ntau = 8", form));
+    EXPECT_TRUE(says(refused, "has no tau")) << refused;
+  }
   EXPECT_TRUE(says(refusal("liger", "form = \"gsa\"\nslots = 9"), "the nearest that works is 8"));
   EXPECT_TRUE(says(refusal("liger", "feature_map = \"silu\""), "feature_map"));
   EXPECT_TRUE(says(refusal("liger", "window = 0"), "window"));
