@@ -134,7 +134,11 @@ Made ttt(const InnerBuild& b) {
 Made kda(const InnerBuild& b) {
   return std::make_unique<InnerGated<RankOneRecurrence, 3>>(
       b, RankOneRecurrence::Options{b.heads, b.dk, b.dv, scale_of(b)},
-      std::array{gate({.name = "f", .width = b.dk, .map = Map::kDecay, .rank = b.gate_rank}),
+      std::array{gate({.name = "f",
+                       .width = b.dk,
+                       .map = Map::kDecay,
+                       .rank = b.gate_rank,
+                       .slowest = 1.0}),
                  InnerSlot{}, strength()},
       UnitLength::kYes);
 }

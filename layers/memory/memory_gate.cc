@@ -52,7 +52,7 @@ MemoryGate::MemoryGate(const InnerBuild& b, const Options& o)
     : options_(o), space_(b.space), compute_(b.build.compute), up_(b.build, b.space, up_of(b, o)) {
   if (o.rank > 0) down_.emplace(b.build, b.space, down_of(b, o));
   if (o.map != Map::kDecay) return;
-  a_log_ = head_vector(b, "A_log", 1, Init::log_of_uniform(0.0, 16.0));
+  a_log_ = head_vector(b, "A_log", 1, Init::log_of_uniform(o.slowest, 16.0));
   dt_bias_ = head_vector(b, "dt_bias", o.width, Init::time_step(1e-3, 1e-1));
 }
 

@@ -27,6 +27,7 @@ class MemoryGate {
     Init bias_init = Init::zeros();
     Init init = Init::normal(kInitDeviation);  // of the projection; of a pair see `pair`
     std::optional<std::pair<Init, Init>> pair = {};
+    double slowest = 0.0;  // kDecay: e^{A_log} starts between this and 16
   };
   MemoryGate(const InnerBuild& inner, const Options& options);
 
