@@ -7,12 +7,17 @@ namespace {
 
 ConstView first(const State& state) { return state.empty() ? ConstView{} : ConstView(state[0]); }
 
+Split split_of(const ShortConv::Options& o) {
+  return {
+      .dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .replicas = o.replicas, .unit = o.unit};
+}
+
 Parameter& declare_weight(const Build& build, const std::string& name,
                           const ShortConv::Options& o) {
   const double limit = 1.0 / std::sqrt(static_cast<double>(ShortConv::kTaps));
   return build.declare({.name = build.scope + name + ".weight",
                         .global = {o.channels, ShortConv::kTaps},
-                        .splits = {Split{.dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .unit = o.unit}},
+                        .splits = {split_of(o)},
                         .init = Init::uniform(-limit, limit),
                         .f32 = true});
 }
@@ -21,7 +26,7 @@ Parameter* declare_bias(const Build& build, const std::string& name, const Short
   if (!o.bias) return nullptr;
   return &build.declare({.name = build.scope + name + ".bias",
                          .global = {o.channels},
-                         .splits = {Split{.dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .unit = o.unit}},
+                         .splits = {split_of(o)},
                          .init = Init::constant(0.0),
                          .weight_decay = false,
                          .f32 = true});

@@ -31,6 +31,7 @@ class ShortConv {
     int64_t unit = 1;  // channels that stay together when the weight is cut: a head
     bool bias = false;
     std::vector<int64_t> blocks = {};  // runs of channels that are each cut on their own
+    int replicas = 1;  // neighbouring ranks with the same channels: fewer kv heads than ranks
     kernels::Activation activation = kernels::Activation::kSilu;
   };
   // Declares `name`.weight (and .bias); `name` is also the part of the mixer's state.

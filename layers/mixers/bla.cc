@@ -11,6 +11,7 @@ struct BlaOptions {
   HeadOptions heads;
   std::string feature_map = "elu1";
   bool normalize = false;
+  bool short_conv = false;
   bool output_gate = true;
 };
 
@@ -18,6 +19,7 @@ void fields(FieldVisitor& f, BlaOptions& c) {
   fields(f, c.heads);
   f.choice("feature_map", c.feature_map, {"elu1", "silu", "relu", "identity"}, "phi, on q and k");
   f("normalize", c.normalize, "divide by the sum of the weights");
+  f("short_conv", c.short_conv, kShortConvHelp);
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
@@ -34,6 +36,7 @@ std::unique_ptr<Mixer> make_bla(const MixerBuild& build) {
   const auto o = read_options<BlaOptions>(build.options, "bla");
   ScalarRule rule{.heads = resolve(build, o.heads),
                   .feature_map = activation_named(o.feature_map),
+                  .short_conv = o.short_conv,
                   .normalize = o.normalize,
                   .output_gate = o.output_gate};
   rule.scale = 1.0f / std::sqrt(static_cast<float>(rule.heads.dk));

@@ -2,12 +2,14 @@
 // with a log decay per key channel from a projection of low rank, g = logsigmoid(gk_proj(x)) / 16.
 //   y = o_proj( RMSNorm_head(o) * silu(g_proj(x)) )
 #include <cmath>
+#include <optional>
 
 #include "kernels/decay_gate.h"
 #include "kernels/norm.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
+#include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/diagonal.h"
 
 namespace weft {
@@ -18,14 +20,17 @@ struct GlaOptions {
   int64_t gate_rank = 16;
   double gate_divisor = 16.0;
   double gate_floor = 0.0;
+  bool short_conv = false;
   bool output_gate = true;
 };
 
 void fields(FieldVisitor& f, GlaOptions& c) {
   fields(f, c.heads);
-  f("gate_rank", c.gate_rank, "rank of the projection that gives the decays", at_least(1));
+  f("gate_rank", c.gate_rank, "rank of the projection that gives the decays",
+    between(1, kLargestExtent));
   f("gate_divisor", c.gate_divisor, "log decays are logsigmoid / this", above(0));
   f("gate_floor", c.gate_floor, "smallest log decay, below 0; 0: none");
+  f("short_conv", c.short_conv, kShortConvHelp);
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
@@ -69,7 +74,9 @@ class Gla final : public Mixer {
                              .weight_decay = false,
                              .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
-             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
+    if (o.short_conv) convs_.emplace(build, h_);
+  }
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
@@ -77,6 +84,7 @@ class Gla final : public Mixer {
     const int64_t tokens = sequence.tokens();
     Saved f;
     f.projected = project_.begin_forward(exec, x, compute_, saved);
+    f.qkv = convs_ ? convs_->forward(exec, f.projected, context, saved) : f.projected;
     const Tensor low = gate_down_.forward(exec, x, compute_, saved);
     f.gate = gate_up_.forward(exec, low, DType::kF32, saved);
     f.log_decay = exec.empty(f.gate.shape());
@@ -101,12 +109,14 @@ class Gla final : public Mixer {
     kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate),
                                 norm_.value, f.inv_rms, d_out, part(d, kGate), norm_.grad);
     const Tensor d_decay = exec.empty(f.log_decay.shape());
+    const Tensor d_qkv = convs_ ? exec.empty(f.qkv.shape(), compute_) : d;
     recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
-                         {part(d, kQ), part(d, kK), part(d, kV), d_decay}, saved);
+                         {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), d_decay}, saved);
     const Tensor d_gate = exec.empty(f.gate.shape(), compute_);
     kernels::decay_gate_backward(exec, decay_gate(), f.gate, d_decay, d_gate);
     const Tensor d_low = gate_up_.backward(exec, d_gate, compute_, saved);
     const Tensor dx_gate = gate_down_.backward(exec, d_low, DType::kF32, saved);
+    if (convs_) convs_->backward(exec, f.projected, d_qkv, d, context, saved);
     const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
     kernels::add(exec, dx, dx_gate, dx);
     return dx;
@@ -115,12 +125,14 @@ class Gla final : public Mixer {
   double flops_per_token(int64_t) const override {
     const int64_t weights = hidden_ * (project_.out() + h_.heads * h_.dv + o_.gate_rank) +
                             o_.gate_rank * h_.kv_heads * h_.dk;
-    return 2.0 * static_cast<double>(weights) + recurrence_.flops_per_token();
+    return 2.0 * static_cast<double>(weights) + (convs_ ? convs_->flops_per_token() : 0.0) +
+           recurrence_.flops_per_token();
   }
 
  private:
   struct Saved {
     Tensor projected;  // [tokens, q | k | v | gate]
+    Tensor qkv;        // after the convolutions; without any it is `projected`
     Tensor gate;       // [tokens, kv_heads * dk] f32, before the logsigmoid
     Tensor log_decay;  // after it
     Tensor out;        // [tokens, heads * dv]
@@ -136,7 +148,7 @@ class Gla final : public Mixer {
     return widths[which] == 0 ? View{} : projected.view().columns(begin, widths[which]);
   }
   DiagonalRecurrence::Inputs inputs(const Saved& f) const {
-    return {part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), f.log_decay};
+    return {part(f.qkv, kQ), part(f.qkv, kK), part(f.qkv, kV), f.log_decay};
   }
   kernels::DecayGate decay_gate() const {
     kernels::DecayGate gate{.divisor = static_cast<float>(o_.gate_divisor)};
@@ -155,6 +167,7 @@ class Gla final : public Mixer {
   DType compute_;
   int64_t hidden_;
   Linear project_, gate_down_, gate_up_;
+  std::optional<ShellConvs> convs_;
   DiagonalRecurrence recurrence_;
   Parameter& norm_;  // [dv]
   Linear out_;

@@ -17,6 +17,7 @@ struct LightningOptions {
   bool layer_decay = false;
   std::string decay_rule = "alibi";
   bool map_values = false;
+  bool short_conv = false;
   bool output_gate = true;
   std::string gate = "silu";
   bool joint_norm = false;
@@ -30,6 +31,7 @@ void fields(FieldVisitor& f, LightningOptions& c) {
   f.choice("decay_rule", c.decay_rule, {"alibi", "minimax"},
            "ALiBi's slopes, or those of MiniMax's models, which differ from layer to layer");
   f("map_values", c.map_values, "silu on v as on q and k");
+  f("short_conv", c.short_conv, kShortConvHelp);
   f("output_gate", c.output_gate, "multiply the output by `gate` of a projection of the input");
   f.choice("gate", c.gate, {"silu", "sigmoid"}, "of the output gate");
   f("joint_norm", c.joint_norm, "norm the output over all heads at once, a weight per channel");
@@ -51,14 +53,15 @@ std::vector<float> minimax_log_decays(int64_t heads, int64_t layer, int64_t laye
 
 std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
   const auto o = read_options<LightningOptions>(build.options, "lightning");
-  ScalarRule rule{.heads = resolve(build, o.heads),
-                  .feature_map = kernels::Activation::kSilu,
-                  .map_values = o.map_values,
-                  .output_gate = o.output_gate,
-                  .gate = o.gate == "silu" ? kernels::GateActivation::kSilu
-                                           : kernels::GateActivation::kSigmoid,
-                  .joint_norm = o.joint_norm,
-                  .norm_epsilon = static_cast<float>(o.norm_eps)};
+  ScalarRule rule{
+      .heads = resolve(build, o.heads),
+      .feature_map = kernels::Activation::kSilu,
+      .map_values = o.map_values,
+      .short_conv = o.short_conv,
+      .output_gate = o.output_gate,
+      .gate = o.gate == "silu" ? kernels::GateActivation::kSilu : kernels::GateActivation::kSigmoid,
+      .joint_norm = o.joint_norm,
+      .norm_epsilon = static_cast<float>(o.norm_eps)};
   double factor = o.layer_factor;
   if (o.layer_decay && build.layers > 1) {
     factor *= 1.0 - static_cast<double>(build.layer) / static_cast<double>(build.layers - 1) + 1e-5;

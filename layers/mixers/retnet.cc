@@ -12,6 +12,7 @@ struct RetnetOptions {
   HeadOptions heads;
   bool rope = true;
   double rope_base = 10000.0;
+  bool short_conv = false;
   bool output_gate = true;
 };
 
@@ -19,6 +20,7 @@ void fields(FieldVisitor& f, RetnetOptions& c) {
   fields(f, c.heads);
   f("rope", c.rope, "rotate q and k by position");
   f("rope_base", c.rope_base, "base of the rotation's frequencies", above(0));
+  f("short_conv", c.short_conv, kShortConvHelp);
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
@@ -26,7 +28,10 @@ void fields(FieldVisitor& f, RetnetOptions& c) {
 
 std::unique_ptr<Mixer> make_retnet(const MixerBuild& build) {
   const auto o = read_options<RetnetOptions>(build.options, "retnet");
-  ScalarRule rule{.heads = resolve(build, o.heads), .rope = o.rope, .rope_base = o.rope_base,
+  ScalarRule rule{.heads = resolve(build, o.heads),
+                  .short_conv = o.short_conv,
+                  .rope = o.rope,
+                  .rope_base = o.rope_base,
                   .output_gate = o.output_gate};
   if (o.rope) check_rotary(build, rule.heads.dk, rule.heads.dk);
   rule.scale = 1.0f / std::sqrt(static_cast<float>(rule.heads.dk));

@@ -39,7 +39,9 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
                                          rule_.heads.dv, 1, rule_.norm_epsilon)
                                    : nullptr),
       out_(build, {{"o_proj", build.hidden}}, rule_.heads.heads * rule_.heads.dv,
-           {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
+           {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
+  if (rule_.short_conv) convs_.emplace(build, rule_.heads);
+}
 
 View ScalarShell::part(const Tensor& projected, Part which) const {
   int64_t begin = 0;
@@ -48,8 +50,7 @@ View ScalarShell::part(const Tensor& projected, Part which) const {
 }
 
 ScalarRecurrence::Inputs ScalarShell::inputs(const Saved& f) const {
-  ScalarRecurrence::Inputs in{
-      part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), {}};
+  ScalarRecurrence::Inputs in{part(f.qkv, kQ), part(f.qkv, kK), part(f.qkv, kV), {}};
   if (f.mapped.defined()) {
     in.q = part(f.mapped, kQ), in.k = part(f.mapped, kK);
     if (rule_.map_values) in.v = part(f.mapped, kV);
@@ -67,16 +68,16 @@ kernels::HeadNorm ScalarShell::head_norm() const {
           .gate = rule_.output_gate ? rule_.gate : kernels::GateActivation::kNone};
 }
 
-void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
+void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& qkv,
                          kernels::Rope::Direction direction) const {
   kernels::Rope rope{.heads = rule_.heads.heads,
                      .head_width = rule_.heads.dk,
                      .rotary_width = rule_.heads.dk,
                      .base = rule_.rope_base,
                      .direction = direction};
-  kernels::rope(exec, rope, sequence.positions, part(projected, kQ));
+  kernels::rope(exec, rope, sequence.positions, part(qkv, kQ));
   rope.heads = rule_.heads.kv_heads;
-  kernels::rope(exec, rope, sequence.positions, part(projected, kK));
+  kernels::rope(exec, rope, sequence.positions, part(qkv, kK));
 }
 
 Tensor ScalarShell::finish(Exec& exec, Saved& f) const {
@@ -125,12 +126,12 @@ Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& con
   const int64_t tokens = sequence.tokens();
   Saved f;
   f.projected = project_.begin_forward(exec, x, compute_, saved);
-  if (rule_.rope) rotate(exec, sequence, f.projected, kernels::Rope::Direction::kForward);
+  f.qkv = convs_ ? convs_->forward(exec, f.projected, context, saved) : f.projected;
+  if (rule_.rope) rotate(exec, sequence, f.qkv, kernels::Rope::Direction::kForward);
   if (rule_.feature_map != kernels::Activation::kIdentity) {
     const int64_t width = mapped_width();
     f.mapped = exec.empty({tokens, width}, compute_);
-    kernels::activation_forward(exec, rule_.feature_map, f.projected.view().columns(0, width),
-                                f.mapped);
+    kernels::activation_forward(exec, rule_.feature_map, f.qkv.view().columns(0, width), f.mapped);
   }
   f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
                               [&] { project_.finish_forward(exec, x, f.projected); });
@@ -146,21 +147,23 @@ Tensor ScalarShell::backward(Exec& exec, const Tensor& dy, const MixerContext& c
   const Saved f = saved.pop<Saved>();
   const Tensor d = exec.empty(f.projected.shape(), compute_);
   const Tensor d_out = finish_backward(exec, f, d_y, part(d, kGate));
+  const Tensor d_qkv = convs_ ? exec.empty(f.qkv.shape(), compute_) : d;
   recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
-                       {part(d, kQ), part(d, kK), part(d, kV), {}}, saved);
+                       {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), {}}, saved);
   if (rule_.feature_map != kernels::Activation::kIdentity) {
-    const View d_mapped = d.view().columns(0, mapped_width());
-    kernels::activation_backward(exec, rule_.feature_map,
-                                 f.projected.view().columns(0, mapped_width()), d_mapped, d_mapped);
+    const View d_mapped = d_qkv.view().columns(0, mapped_width());
+    kernels::activation_backward(exec, rule_.feature_map, f.qkv.view().columns(0, mapped_width()),
+                                 d_mapped, d_mapped);
   }
-  if (rule_.rope) rotate(exec, sequence, d, kernels::Rope::Direction::kBackward);
+  if (rule_.rope) rotate(exec, sequence, d_qkv, kernels::Rope::Direction::kBackward);
+  if (convs_) convs_->backward(exec, f.projected, d_qkv, d, context, saved);
   return project_.backward(exec, d, DType::kF32, saved);
 }
 
 double ScalarShell::flops_per_token(int64_t) const {
   return 2.0 * static_cast<double>(hidden_) *
              static_cast<double>(project_.out() + rule_.heads.heads * rule_.heads.dv) +
-         recurrence_.flops_per_token();
+         (convs_ ? convs_->flops_per_token() : 0.0) + recurrence_.flops_per_token();
 }
 
 }  // namespace weft

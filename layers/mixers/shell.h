@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/activation.h"
@@ -8,6 +9,7 @@
 #include "kernels/rope.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
+#include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/scalar.h"
 #include "layers/wide_norm.h"
 
@@ -18,6 +20,7 @@ struct ScalarRule {
   HeadOptions heads = {};
   kernels::Activation feature_map = kernels::Activation::kIdentity;  // on q and k
   bool map_values = false;                                           // and on v
+  bool short_conv = false;            // of q, k and v, before all else is done to them
   std::vector<float> log_decay = {};  // per head, the same for every token; empty: no decay
   float scale = 1.0f;                 // of the read
   bool rope = false;
@@ -30,7 +33,8 @@ struct ScalarRule {
 };
 
 // The default layer around a linear recurrence:
-//   q, k, v, gate = projections of x;   q, k -> feature map or rotation
+//   q, k, v, gate = projections of x;   q, k, v -> short convolutions, where asked for
+//   q, k -> feature map or rotation
 //   o = recurrence(q, k, v)
 //   y = o_proj( RMSNorm_head(o) * silu(gate) )        (or RMSNorm over all heads, or a sigmoid)
 class ScalarShell final : public Mixer {
@@ -45,7 +49,8 @@ class ScalarShell final : public Mixer {
 
  private:
   struct Saved {
-    Tensor projected;  // [tokens, q | k | v | gate]; q and k rotated where rope is on
+    Tensor projected;  // [tokens, q | k | v | gate]
+    Tensor qkv;        // after the convolutions; without any it is `projected`; q and k rotated
     Tensor mapped;     // [tokens, q | k (| v)] after the feature map; undefined for the identity
     Tensor out;        // [tokens, heads * dv]
     Tensor inv_rms;    // [tokens, heads], joint: [tokens, 1]
@@ -60,7 +65,7 @@ class ScalarShell final : public Mixer {
   int64_t mapped_width() const {
     return widths_[kQ] + widths_[kK] + (rule_.map_values ? widths_[kV] : 0);
   }
-  void rotate(Exec& exec, const Sequence& sequence, const Tensor& projected,
+  void rotate(Exec& exec, const Sequence& sequence, const Tensor& qkv,
               kernels::Rope::Direction direction) const;
 
   ScalarRule rule_;
@@ -68,6 +73,7 @@ class ScalarShell final : public Mixer {
   int64_t hidden_;
   int64_t widths_[4];  // of the parts
   Linear project_;
+  std::optional<ShellConvs> convs_;
   ScalarRecurrence recurrence_;
   Parameter* norm_ = nullptr;             // [dv]
   std::unique_ptr<WideNorm> joint_norm_;  // over all heads, in its place

@@ -29,8 +29,8 @@ struct DeltaRule {
 //   beta = factor * sigmoid(b_proj x),   g = -e^{A_log} softplus(a_proj x + dt_bias)   (with decay)
 //   y = o_proj( RMSNorm_head(recurrence(q, k, v, beta, g)) * silu(g_proj x) )
 // Gates are f32 from their projection on: decays are exponents, and their gradients sums over all
-// tokens in which much cancels. The state is that of the recurrence; a state that enters a span of
-// tokens would have to bring the last inputs of the convolution along, which is refused.
+// tokens in which much cancels. The state is that of the recurrence and, a part each, the last
+// inputs of the convolutions.
 class DeltaShell final : public Mixer {
  public:
   DeltaShell(const MixerBuild& build, const DeltaRule& rule);

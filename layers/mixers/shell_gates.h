@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,19 +11,20 @@
 #include "layers/convert.h"
 #include "layers/linear.h"
 #include "layers/mixers/mixer.h"
+#include "layers/mixers/shell_convs.h"
 
 namespace weft {
 
 struct GatesOptions {
   HeadOptions heads;
   double gate_divisor = 16.0;
+  bool short_conv = false;
   bool output_gate = true;
 };
 inline void fields(FieldVisitor& f, GatesOptions& c) {
-  f("heads", c.heads.heads, "query heads; must be given", at_least(0));
-  f("dk", c.heads.dk, "key width per head; 0: hidden / heads", at_least(0));
-  f("dv", c.heads.dv, "value width per head; 0: hidden / heads", at_least(0));
+  head_fields(f, c.heads.heads, c.heads.dk, c.heads.dv);
   f("gate_divisor", c.gate_divisor, "log decays are logsigmoid / this", above(0));
+  f("short_conv", c.short_conv, kShortConvHelp);
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
@@ -35,6 +37,7 @@ struct SecondGate {
 
 // The layer around a recurrence with a log decay per key channel and a second gate, each from a
 // projection with a bias:
+//   q, k, v = projections of x, convolved where asked for
 //   a = logsigmoid(a_proj(x)) / divisor,   b = second gate
 //   y = o_proj( RMSNorm_head(recurrence(q, k, v, a, b)) * silu(g_proj(x)) )
 // Recurrence: its inputs and gradients are {q, k, v, a, b}.
@@ -60,12 +63,15 @@ class GatesShell final : public Mixer {
                              .weight_decay = false,
                              .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
-             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
+    if (o.short_conv) convs_.emplace(build, h_);
+  }
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
     Saved f;
     f.projected = project_.forward(exec, x, compute_, saved);
+    f.qkv = convs_ ? convs_->forward(exec, f.projected, context, saved) : f.projected;
     f.raw = gates_.forward(exec, x, DType::kF32, saved);
     f.gates = exec.empty(f.raw.shape());
     kernels::decay_gate_forward(exec, decay_gate(), first(f.raw), first(f.gates));
@@ -93,9 +99,11 @@ class GatesShell final : public Mixer {
     kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate),
                                 norm_.value, f.inv_rms, d_out, part(d, kGate), norm_.grad);
     const Tensor d_gates = exec.empty(f.gates.shape());
-    recurrence_.backward(exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
-                         {part(d, kQ), part(d, kK), part(d, kV), first(d_gates), second(d_gates)},
-                         saved);
+    const Tensor d_qkv = convs_ ? exec.empty(f.qkv.shape(), compute_) : d;
+    recurrence_.backward(
+        exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
+        {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), first(d_gates), second(d_gates)},
+        saved);
     kernels::decay_gate_backward(exec, decay_gate(), first(f.raw), first(d_gates), first(d_gates));
     if (second_.kind == SecondGate::Kind::kLogDecay) {
       kernels::decay_gate_backward(exec, decay_gate(), second(f.raw), second(d_gates),
@@ -103,6 +111,7 @@ class GatesShell final : public Mixer {
     }
     const Tensor dx_gates =
         gates_.backward(exec, in_type(exec, d_gates, compute_), DType::kF32, saved);
+    if (convs_) convs_->backward(exec, f.projected, d_qkv, d, context, saved);
     const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
     kernels::add(exec, dx, dx_gates, dx);
     return dx;
@@ -111,12 +120,13 @@ class GatesShell final : public Mixer {
   double flops_per_token(int64_t) const override {
     return 2.0 * static_cast<double>(hidden_) *
                static_cast<double>(project_.out() + gates_.out() + h_.heads * h_.dv) +
-           recurrence_.flops_per_token();
+           (convs_ ? convs_->flops_per_token() : 0.0) + recurrence_.flops_per_token();
   }
 
  private:
   struct Saved {
     Tensor projected;   // [tokens, q | k | v | gate]
+    Tensor qkv;         // after the convolutions; without any it is `projected`
     Tensor raw, gates;  // [tokens, first | second] f32, before and after
     Tensor out;         // [tokens, heads * dv]
     Tensor inv_rms;     // [tokens, heads]
@@ -141,8 +151,7 @@ class GatesShell final : public Mixer {
     return gates.view().columns(h_.heads * h_.dk, h_.heads * second_.width);
   }
   typename Recurrence::Inputs inputs(const Saved& f) const {
-    return {part(f.projected, kQ), part(f.projected, kK), part(f.projected, kV), first(f.gates),
-            second(f.gates)};
+    return {part(f.qkv, kQ), part(f.qkv, kK), part(f.qkv, kV), first(f.gates), second(f.gates)};
   }
   kernels::DecayGate decay_gate() const { return {.divisor = static_cast<float>(o_.gate_divisor)}; }
   kernels::HeadNorm head_norm() const {
@@ -158,6 +167,7 @@ class GatesShell final : public Mixer {
   DType compute_;
   int64_t hidden_;
   Linear project_, gates_;
+  std::optional<ShellConvs> convs_;
   Recurrence recurrence_;
   Parameter& norm_;  // [dv]
   Linear out_;

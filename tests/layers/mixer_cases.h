@@ -31,6 +31,13 @@ inline bool takes(const std::string& mixer, const std::string& option) {
 // Options that change what a mixer carries from span to span deserve the laws too.
 inline const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"bla", "normalize = true"},
+    {"bla", "short_conv = true\noutput_gate = false"},
+    {"retnet", "short_conv = true"},
+    {"lightning", "short_conv = true\nmap_values = true"},
+    {"gla", "short_conv = true"},
+    {"gfw", "short_conv = true"},
+    {"gateloop", "short_conv = true"},
+    {"hgrn2", "lower_bound = 0.3"},
     {"softmax", "window = 9\nqk_norm = true"},
     {"softmax", "output_gate = true\nrope_width = 4\nscale = 0.2"},
     {"softmax", "qk_norm = true\nqk_norm_joint = true\nbias = true"},
@@ -216,9 +223,7 @@ inline std::vector<std::string> mixers_and_variants() {
   for (const MixerInfo& mixer : mixer_list()) names.push_back(mixer.name);
   for (const auto& [mixer, options] : kVariants) names.push_back(mixer + "," + options);
   for (const std::string& inner : inner_rules()) {
-    // The maxima of mLSTM have edges, and with many memories differences step over one of them.
-    const char* few = inner == "mlstm" ? "\nmemories = 2\nshared_memory = false" : "";
-    names.push_back("mom,inner = '" + inner + "'" + few);
+    names.push_back("mom,inner = '" + inner + "'");
   }
   return names;
 }
