@@ -12,6 +12,9 @@
 //   parallel    2, 3 and 4 ranks give what one gives, forward and backward, with documents that
 //               cross them; the same bits whether states are gathered or go from rank to rank
 //   kept        states between chunks that forward keeps change no bit of what backward gives
+// And naive: `decode` above is the recurrence itself, one token after the other, and every line has
+// golden cases of plain loops in another implementation (tests/launcher/golden_test.cc asks for
+// them).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -156,6 +159,41 @@ std::vector<SpanRecord> record(Rig& rig, const Mixer& mixer, const Tensor& x, in
   return records;
 }
 
+// apply_adjoint against differences of apply at `s`, of fourth order, since a maximum of exponents
+// (mLSTM) makes apply no affine map. Where half the step gives another difference, a maximum
+// changed hands in between, and another state is taken.
+void expect_adjoint(Rig& rig, const SpanRecord& span, const std::string& part) {
+  constexpr int kStates = 6;
+  for (int attempt = 0; attempt < kStates; ++attempt) {
+    // Beside the state itself, which may lie on an edge (a running maximum that two terms share).
+    const std::string tick(static_cast<size_t>(attempt), '\'');
+    const State s = normal_like(rig, "s" + tick, span.entering);
+    for (size_t t = 0; t < s.size(); ++t) shift(s[t], span.entering[t], 1.0);
+    const State d = normal_like(rig, "d" + tick, s), u = normal_like(rig, "u" + tick, s);
+    const auto along = [&](double h) {
+      State moved = normal_like(rig, "u" + tick, s);
+      for (size_t t = 0; t < s.size(); ++t) {
+        for (int64_t e = 0; e < s[t].elements(); ++e) {
+          float& x = moved[t].data<float>()[e];
+          x = s[t].data<float>()[e] + static_cast<float>(h) * x;
+        }
+      }
+      return dot_all(span.algebra->apply(rig.exec, span.summary, moved), d);
+    };
+    const auto slope = [&](double h) {
+      return (8.0 * (along(h) - along(-h)) - (along(2 * h) - along(-2 * h))) / (12.0 * h);
+    };
+    constexpr double kMove = 0.0625;
+    const double want = slope(kMove);
+    const State back = span.algebra->apply_adjoint(rig.exec, span.summary, s, d);
+    const double allowed = 3e-4 * (std::abs(want) + std::sqrt(dot_all(back, back)) + 1);
+    const bool edge = std::abs(slope(kMove / 2) - want) > allowed;
+    if (edge && std::abs(dot_all(back, u) - want) > allowed && attempt + 1 < kStates) continue;
+    EXPECT_NEAR(dot_all(back, u), want, allowed) << "adjoint of part " << part;
+    return;
+  }
+}
+
 TEST_P(MixerLaws, ActionMonoidAndAdjoint) {
   const Tensor x = rig.normal("x", {kTokens, kHidden});
   MixerState state, none, part_state;
@@ -179,29 +217,7 @@ TEST_P(MixerLaws, ActionMonoidAndAdjoint) {
     expect_near(left.update, right.update, "associative update ");
     expect_near(left.transition, whole[i].summary.transition, "transition ");
     expect_near(left.update, whole[i].summary.update, "update ");
-
-    // Beside the state itself, which may lie on an edge (a running maximum that two terms share).
-    const State s = normal_like(rig, "s", whole[i].entering);
-    for (size_t t = 0; t < s.size(); ++t) shift(s[t], whole[i].entering[t], 1.0);
-    const State d = normal_like(rig, "d", s), u = normal_like(rig, "u", s);
-    const auto along = [&](float h) {
-      State moved = normal_like(rig, "u", s);
-      for (size_t t = 0; t < s.size(); ++t) {
-        for (int64_t e = 0; e < s[t].elements(); ++e) {
-          moved[t].data<float>()[e] = s[t].data<float>()[e] + h * moved[t].data<float>()[e];
-        }
-      }
-      return dot_all(algebra.apply(rig.exec, whole[i].summary, moved), d);
-    };
-    // Of fourth order, since a maximum of exponents (mLSTM) makes apply no affine map.
-    constexpr float kMove = 0.0625f;
-    const double want =
-        (8.0 * (along(kMove) - along(-kMove)) - (along(2 * kMove) - along(-2 * kMove))) /
-        (12.0 * double{kMove});
-    const State back = algebra.apply_adjoint(rig.exec, whole[i].summary, s, d);
-    EXPECT_NEAR(dot_all(back, u), want,
-                3e-4 * (std::abs(want) + std::sqrt(dot_all(back, back)) + 1))
-        << "adjoint of part " << i;
+    expect_adjoint(rig, whole[i], std::to_string(i));
   }
 }
 
