@@ -6,8 +6,8 @@
 
 // The exponential gates of mLSTM around a scan with scalar decay. In the stabilised form of the
 // model,
-//   m_t = max(l_t + m_{t-1}, i_t),   C_t = e^{l_t + m_{t-1} - m_t} C_{t-1} + e^{i_t - m_t} k_t^T
-//   v_t,   n_t likewise
+//   m_t = max(l_t + m_{t-1}, i_t)
+//   C_t = e^{l_t + m_{t-1} - m_t} C_{t-1} + e^{i_t - m_t} k_t^T v_t,   n_t likewise
 // with l = logsigmoid(f), the states are e^{-m} times those of the plain recurrence
 //   C_t = e^{l_t} C_{t-1} + (e^{i_t} k_t)^T v_t,
 // which f32 holds with the same relative precision as long as e^i and sums of it are finite. i is
@@ -18,8 +18,8 @@
 //
 // Keys e^i k would be rounded once more in bf16. With i = p log 2 + r, p an integer, keys 2^p k are
 // exact, and the small rest, |r| <= log(2) / 2, is carried by decays and reads:
-//   e^{-r_t} C_t = e^{g_t} (e^{-r_{t-1}} C_{t-1}) + (2^{p_t} k_t)^T v_t,    g_t = l_t + r_{t-1} -
-//   r_t
+//   e^{-r_t} C_t = e^{g_t} (e^{-r_{t-1}} C_{t-1}) + (2^{p_t} k_t)^T v_t
+//   g_t = l_t + r_{t-1} - r_t
 // In f32 r keeps something else small. The scan takes differences of running sums of g over a
 // chunk; where much is forgotten those sums are large, and a difference of neighbours loses what
 // rounding them lost: 3e-5 of a weight at 500. So g_t is the multiple of 2^-12 nearest to l_t +

@@ -10,8 +10,8 @@
 namespace weft {
 
 // A depthwise causal convolution over the last `taps` tokens of the document, then silu.
-//   x, y: [tokens, channels], rows may be strided   weight: [channels, taps]   bias: [channels] or
-//   none
+//   x, y: [tokens, channels], rows may be strided
+//   weight: [channels, taps]   bias: [channels] or none
 // The caller holds x until backward. Tensor ranks share channels as they share the projection that
 // makes them. The state is the last taps - 1 inputs.
 struct ConvInputs {

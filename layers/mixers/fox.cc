@@ -1,8 +1,9 @@
-// Forgetting attention (FoX).   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j + sum_{l=j+1..i} log f_l)
-// v_j over j <= i in the same document, with a gate f_t = sigmoid(w_f x_t + b_f) for every query
-// head. projection -> shift of k and v -> QK-norm -> rotation -> attention -> output norm -> output
-// gate -> o_proj where all but the projections and the attention are options; FoX (Pro) has shift,
-// norms and gate. Without forgetting, f = 1, and with a rotation it is the Transformer (Pro) that
+// Forgetting attention (FoX).
+//   o_i = sum_j softmax_j(d^{-1/2} q_i . k_j + sum_{l=j+1..i} log f_l) v_j
+// over j <= i in the same document, with a gate f_t = sigmoid(w_f x_t + b_f) for every query head.
+//   projection -> shift of k and v -> QK-norm -> rotation -> attention -> output norm
+//   -> output gate -> o_proj
+// where all but the projections and the attention are options; FoX (Pro) has shift, norms and gate. Without forgetting, f = 1, and with a rotation it is the Transformer (Pro) that
 // the paper compares with.
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,8 @@
 // Gated slot attention: keys and values are written to a few slots that forget, and the slots are
 // read by softmax.   With a = e^{g_t}, w = 1 - a:
-//   K_t = diag(a) K_{t-1} + w^T k_t,   V_t = diag(a) V_{t-1} + w^T v_t,   o_t = softmax(K_t q_t^T)
-//   V_t y = o_proj( RMSNorm( silu(o) ) ), the norm over all heads at once
+//   K_t = diag(a) K_{t-1} + w^T k_t,   V_t = diag(a) V_{t-1} + w^T v_t
+//   o_t = softmax(K_t q_t^T) V_t
+//   y = o_proj( RMSNorm( silu(o) ) ), the norm over all heads at once
 // q, k, v are silu of projections; g = logsigmoid(f_proj(x)) / 8, one per slot.
 #include "kernels/activation.h"
 #include "kernels/decay_gate.h"

@@ -1,7 +1,7 @@
 // HGRN2: a forget gate per key channel, and its complement as the key.
 //   a_t = l + (1 - l) sigmoid(f_proj(x_t)),   M_t = diag(a_t) M_{t-1} + (1 - a_t)^T v_t
-//   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t,    y = o_proj( RMSNorm(o) ), the norm over all heads at
-//   once
+//   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t
+//   y = o_proj( RMSNorm(o) ), the norm over all heads at once
 // The lower bounds l are those of the published model, which grow with depth: one learned tensor
 // for all layers gives each its own by a cumulative softmax (layers/lower_bounds.h), the first
 // none. With lower_bounds = "own" every layer has its own: none, or a learned vector that starts at

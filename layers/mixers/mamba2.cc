@@ -1,5 +1,5 @@
-// Mamba2. (z, x, B, C, dt) = in_proj(input),  (x, B, C) <- silu(short convolution),  dt <-
-// softplus(dt + dt_bias) per head, and per head, whose group of heads shares B and C:
+// Mamba2. (z, x, B, C, dt) = in_proj(input),  (x, B, C) <- silu(short convolution), the step
+// dt <- softplus(dt + dt_bias) per head, and per head, whose group of heads shares B and C:
 //   M_t = e^{-dt e^{A_log}} M_{t-1} + B_t^T (dt x_t),    y_t = C_t M_t + D x_t
 //   out_proj( RMSNorm_group(y * silu(z)) )
 #include <algorithm>

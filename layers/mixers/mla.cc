@@ -1,8 +1,8 @@
 // Multi-head latent attention: keys and values of all heads come from one narrow latent per token.
-//   c | r = kv_a_proj x                    latent [kv_rank], and one key part [rope_width] for all
-//   heads k_h = r | k_b_proj_h RMSNorm(c),       v_h = v_b_proj_h RMSNorm(c) q_h = q_proj_h x    or
-//   q_b_proj_h RMSNorm(q_a_proj x)        [rope_width | dk] o_h = softmax(s q_h . k_h) v_h, s = (dk
-//   + rope_width)^{-1/2},      y = o_proj o
+//   c | r = kv_a_proj x            latent [kv_rank], and one key part [rope_width] for all heads
+//   k_h = r | k_b_proj_h RMSNorm(c),   v_h = v_b_proj_h RMSNorm(c)
+//   q_h = q_proj_h x    or    q_b_proj_h RMSNorm(q_a_proj x)              [rope_width | dk]
+//   o_h = softmax(s q_h . k_h) v_h,   s = (dk + rope_width)^{-1/2},   y = o_proj o
 // With `rope` the first rope_width channels of every query and key are rotated. Decoding keeps r
 // and RMSNorm(c) of every token, and never forms keys and values (layers/recurrence/latent_rows.h).
 #include <cmath>

@@ -1,7 +1,7 @@
 // MoM, a mixture of memories. A router sends each token to top_k of several memories, which other
 // tokens do not touch, and every token to a shared one:
-//   o_t = sum over the chosen m of w_tm o^m_t + o^shared_t,    y = o_proj( RMSNorm_head(o) *
-//   silu(g_proj x) )
+//   o_t = sum over the chosen m of w_tm o^m_t + o^shared_t
+//   y = o_proj( RMSNorm_head(o) * silu(g_proj x) )
 // A memory is a recurrence of another mixer (layers/memory/inner_rule.h) over the tokens that were
 // sent to it, with keys, values and gates of its own and, over these tokens alone, short
 // convolutions that all memories share. Time order inside a memory is that of the document.

@@ -1,7 +1,8 @@
 // Rebased: linear attention whose weight of key j for query i is (q_i . k_j)^2 / dk, normalized.
-//   q^, k^ = LayerNorm(q), LayerNorm(k)  (one gamma and beta for both and all heads),   phi(q^) .
-//   phi(k^) = (q^ . k^)^2 / dk M_t = M_{t-1} + phi(k_t)^T v_t,   z_t = z_{t-1} + phi(k_t),   o_t =
-//   phi(q_t) M_t / (phi(q_t) . z_t + 1e-5),   y = o_proj(o)
+//   q^, k^ = LayerNorm(q), LayerNorm(k), one gamma and beta for both and all heads
+//   phi(q^) . phi(k^) = (q^ . k^)^2 / dk
+//   M_t = M_{t-1} + phi(k_t)^T v_t,   z_t = z_{t-1} + phi(k_t)
+//   o_t = phi(q_t) M_t / (phi(q_t) . z_t + 1e-5),   y = o_proj(o)
 #include "kernels/rebased.h"
 #include "layers/convert.h"
 #include "layers/linear.h"

@@ -1,10 +1,11 @@
-// RWKV-7.   M_t = diag(e^{g_t}) M_{t-1} - (kappa_t a_t)^T (kappa_t M_{t-1}) + k_t^T v_t,   o_t =
-// r_t M_t Every input reads its own mix of a token with the one before it, x_n = x + n (shift(x) -
-// x):
-//   r, k, v = projections of x_r, x_k, x_v;   g = -e^{-1/2} sigmoid(lora_w(x_w)),  lora_w with a
-//   tanh a = sigmoid(lora_a(x_a)) and k give kappa and the key that is written (kernels/rwkv7.h) v
-//   <- v + (v_first - v) sigmoid(lora_v(x_v)) in every layer but the first, whose v is v_first y =
-//   o_proj( (GroupNorm_heads(o) + (r . (k r_k)) v) * lora_g(x_g) ),   lora_g with a sigmoid
+// RWKV-7.
+//   M_t = diag(e^{g_t}) M_{t-1} - (kappa_t a_t)^T (kappa_t M_{t-1}) + k_t^T v_t,   o_t = r_t M_t
+// Every input reads its own mix of a token with the one before it, x_n = x + n (shift(x) - x):
+//   r, k, v = projections of x_r, x_k, x_v
+//   g = -e^{-1/2} sigmoid(lora_w(x_w)), lora_w with a tanh
+//   a = sigmoid(lora_a(x_a)) and k give kappa and the key that is written (kernels/rwkv7.h)
+//   v <- v + (v_first - v) sigmoid(lora_v(x_v)) in every layer but the first, whose v is v_first
+//   y = o_proj( (GroupNorm_heads(o) + (r . (k r_k)) v) * lora_g(x_g) ), lora_g with a sigmoid
 #include <algorithm>
 #include <array>
 #include <cmath>

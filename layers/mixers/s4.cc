@@ -1,7 +1,7 @@
-// S4, real and diagonal. (u, z) = in_proj(x), and per channel c with `state` numbers, dt =
-// e^{log_dt}:
-//   M_t[n, c] = e^{-dt_c e^{A_log_cn}} M_{t-1}[n, c] + dt_c B_cn u_c,    y_c = sum_n C_cn M_t[n, c]
-//   + D_c u_c out_proj(y * silu(z))
+// S4, real and diagonal. (u, z) = in_proj(x), and per channel c with `state` numbers and a step
+// dt = e^{log_dt}:
+//   M_t[n, c] = e^{-dt_c e^{A_log_cn}} M_{t-1}[n, c] + dt_c B_cn u_c
+//   y_c = sum_n C_cn M_t[n, c] + D_c u_c,    out_proj(y * silu(z))
 #include <cmath>
 
 #include "kernels/ssm.h"

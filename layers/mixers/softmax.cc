@@ -1,7 +1,7 @@
-// Softmax attention.   o_i = sum_j softmax_j(s q_i . k_j) v_j,   s = d^{-1/2} unless set,   over j
-// <= i in the same document and, with a window w, i - j < w. Query head h reads kv head h / (heads
-// / kv_heads). projection (+ bias) -> QK-norm -> rotation -> attention -> times sigmoid(g_proj x)
-// -> o_proj
+// Softmax attention.   o_i = sum_j softmax_j(s q_i . k_j) v_j,   s = d^{-1/2} unless set
+// over j <= i in the same document and, with a window w, i - j < w. Query head h reads kv head
+// h / (heads / kv_heads).
+//   projection (+ bias) -> QK-norm -> rotation -> attention -> times sigmoid(g_proj x) -> o_proj
 #include <cmath>
 #include <optional>
 

@@ -19,14 +19,14 @@ struct MlstmKept {
   Tensor values;              // (v | 1)
   Tensor wide;                // (numerator | denominator) of every token, f32
   Tensor log_decay, rest, m;  // [tokens, heads]
-  Tensor
-      after;  // e^{-r} (C | n) behind the last tokens; undefined where no gradient of it can come
+  // e^{-r} (C | n) behind the last tokens; undefined where no gradient of it can come
+  Tensor after;
 };
 
 // mLSTM without its weights (kernels/mlstm.h says how it becomes a scan with scalar decay):
-//   m_t = max(l_t + m_{t-1}, i_t),   C_t = e^{l_t + m_{t-1} - m_t} C_{t-1} + e^{i_t - m_t} k_t^T
-//   v_t,   n_t likewise h_t = scale q_t C_t / (max(|scale q_t . n_t|, e^{-m_t}) + 1e-6),   l =
-//   logsigmoid(f)
+//   m_t = max(l_t + m_{t-1}, i_t),   l = logsigmoid(f)
+//   C_t = e^{l_t + m_{t-1} - m_t} C_{t-1} + e^{i_t - m_t} k_t^T v_t,   n_t likewise
+//   h_t = scale q_t C_t / (max(|scale q_t . n_t|, e^{-m_t}) + 1e-6)
 // h is f32: the norm behind it must see the numbers whose scale the gradients of i and f cancel.
 // State: C [documents, heads, dk, dv], n [documents, heads, dk], m [documents, heads], all zero at
 // the start.

@@ -22,8 +22,8 @@ struct SelectiveGradients {  // overwritten, but for a_log and skip, which are a
 struct SelectiveKept {};
 
 // The scan of Mamba without its weights, r = e^{a_log}:
-//   M_t[n, c] = e^{-dt_c r_cn} M_{t-1}[n, c] + dt_c b_n x_c,    y_c = sum_n c_n M_t[n, c] + skip_c
-//   x_c
+//   M_t[n, c] = e^{-dt_c r_cn} M_{t-1}[n, c] + dt_c b_n x_c
+//   y_c = sum_n c_n M_t[n, c] + skip_c x_c
 // State: M [documents, states, channels].
 class SelectiveRecurrence final
     : public AffineRecurrence<SelectiveInputs, SelectiveGradients, SelectiveKept> {
