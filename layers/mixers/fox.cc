@@ -3,8 +3,9 @@
 // over j <= i in the same document, with a gate f_t = sigmoid(w_f x_t + b_f) for every query head.
 //   projection -> shift of k and v -> QK-norm -> rotation -> attention -> output norm
 //   -> output gate -> o_proj
-// where all but the projections and the attention are options; FoX (Pro) has shift, norms and gate. Without forgetting, f = 1, and with a rotation it is the Transformer (Pro) that
-// the paper compares with.
+// where all but the projections and the attention are options; FoX (Pro) has shift, norms and gate.
+// Without forgetting, f = 1, and with a rotation it is the Transformer (Pro) that the paper
+// compares with.
 #include <algorithm>
 #include <cmath>
 #include <optional>

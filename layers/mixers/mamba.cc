@@ -1,4 +1,4 @@
-// Mamba. (x, z) = in_proj(input),  x <- silu(short convolution(x)),  (r, B, C) = x_proj(x), the step
+// Mamba. (x, z) = in_proj(input),  x <- silu(short convolution(x)),  (r, B, C) = x_proj(x), a step
 // dt = softplus(dt_proj(r) + bias), and per channel c with `state` numbers:
 //   M_t[n, c] = e^{-dt_c e^{A_log_cn}} M_{t-1}[n, c] + dt_c B_n x_c
 //   y_c = sum_n C_n M_t[n, c] + D_c x_c,    out_proj(y * silu(z))

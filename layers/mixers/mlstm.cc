@@ -1,5 +1,5 @@
-// mLSTM. q, k, v and two gates per head, i = 15 tanh(igate(x) / 15), f = 15 tanh(fgate(x) / 15), with
-// l = logsigmoid(f) and s = dk^{-1/2}:
+// mLSTM. q, k, v and two gates per head, i = 15 tanh(igate(x) / 15) and f = 15 tanh(fgate(x) / 15);
+// with l = logsigmoid(f) and s = dk^{-1/2}:
 //   C_t = e^{l_t} C_{t-1} + e^{i_t} k_t^T v_t,   n_t = e^{l_t} n_{t-1} + e^{i_t} k_t
 //   h_t = s q_t C_t / max(|s q_t . n_t|, 1)      (stabilised, see layers/recurrence/mlstm.h)
 //   y = o_proj( sigmoid(ogate(x)) * LayerNorm_head(h) )
