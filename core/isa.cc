@@ -17,7 +17,8 @@
 namespace weft {
 namespace {
 
-constexpr std::array<std::string_view, kIsaCount> kNames = {"plain", "avx2", "avx512", "amx"};
+constexpr std::array<std::string_view, kIsaCount> kNames = {"plain", "avx2", "avx512",
+                                                            "avx512_bf16", "amx"};
 
 thread_local sigjmp_buf* t_refused = nullptr;
 
@@ -59,6 +60,14 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) bool probe_avx512(
   return out[15] == 6.0f;
 }
 
+__attribute__((target("avx512f,avx512bf16"))) bool probe_avx512_bf16() {
+  const __m512i twos = _mm512_set1_epi16(0x4000);
+  float out[16];
+  _mm512_storeu_ps(out, _mm512_dpbf16_ps(_mm512_setzero_ps(), reinterpret_cast<__m512bh>(twos),
+                                         reinterpret_cast<__m512bh>(twos)));
+  return out[15] == 8.0f;
+}
+
 // The kernel grants tile registers on request only, and the configuration must be palette 1 by hand
 // (see core/isa.h). 2 x 2 bf16 ones: each result is 2.
 __attribute__((target("amx-tile,amx-bf16"))) bool probe_amx() {
@@ -96,6 +105,8 @@ std::vector<Isa> find_available() {
     return found;
   }
   found.push_back(Isa::kAvx512);
+  if (!__builtin_cpu_supports("avx512bf16") || !executes(probe_avx512_bf16)) return found;
+  found.push_back(Isa::kAvx512Bf16);
   if (executes(probe_amx)) found.push_back(Isa::kAmx);
   return found;
 }

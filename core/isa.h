@@ -9,14 +9,15 @@ namespace weft {
 
 // Instruction sets the CPU kernels are compiled for, each containing the ones before it.
 enum class Isa : uint8_t {
-  kPlain,   // any x86-64 (SSE2)
-  kAvx2,    // AVX2, FMA, F16C
-  kAvx512,  // F, BW, DQ, VL
-  kAmx,     // AVX-512 and AMX tiles with bf16 products
+  kPlain,       // any x86-64 (SSE2)
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // F, BW, DQ, VL
+  kAvx512Bf16,  // and products of pairs of bf16
+  kAmx,         // and AMX tiles with bf16 products
 };
-inline constexpr int kIsaCount = 4;
+inline constexpr int kIsaCount = 5;
 
-std::string_view name_of(Isa isa);                   // "plain", "avx2", "avx512", "amx"
+std::string_view name_of(Isa isa);  // "plain", "avx2", "avx512", "avx512_bf16", "amx"
 std::optional<Isa> isa_named(std::string_view name);
 
 // The levels this machine executes, lowest first. Found by running one instruction of each level:

@@ -10,8 +10,9 @@
 namespace weft::kernels {
 namespace {
 
-const AttentionTable& table_of(const Exec& exec) {
-  return by_isa(exec.isa, [](auto isa) -> const AttentionTable& { return attention_table(isa); });
+const AttentionTable& table_of(const Exec& exec, const Attention& in) {
+  return by_isa(isa_for(exec.isa, in.q.dtype),
+                [](auto isa) -> const AttentionTable& { return attention_table(isa); });
 }
 
 void check_ranges(const Attention& in) {
@@ -128,7 +129,7 @@ void attention_forward(Exec& exec, const Attention& in, View out, View log_sum_e
   check_attention(in, out, log_sum_exp);
   WEFT_CHECK(report.empty() || static_cast<int64_t>(report.size()) == in.heads,
              "attention: a report of {} entries for {} heads", report.size(), in.heads);
-  const AttentionTable& table = table_of(exec);
+  const AttentionTable& table = table_of(exec, in);
   const Forgetting forgetting(exec, in, {table.query_block, table.key_block});
   if (!report.empty()) forgetting.count_blocks(report);
   const std::vector<Block> blocks = query_blocks(in, table.query_block);
@@ -155,7 +156,7 @@ void attention_backward(Exec& exec, const Attention& in, ConstView out, ConstVie
 
   // Every head (or part of one) sums its own dk and dv (and gradients of the running sums of the
   // gates) in f32; those of a group are then added up in order.
-  const AttentionTable& table = table_of(exec);
+  const AttentionTable& table = table_of(exec, in);
   const Forgetting forgetting(exec, in, {table.query_block, table.key_block});
   const bool forgets = in.log_forget.data != nullptr;
   const int64_t parts = parts_of(in), group = parts * (in.heads / in.kv_heads);

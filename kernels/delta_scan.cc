@@ -9,8 +9,9 @@
 namespace weft::kernels {
 namespace {
 
-const DeltaTable& table_of(const Exec& exec) {
-  return by_isa(exec.isa, [](auto isa) -> const DeltaTable& { return delta_table(isa); });
+const DeltaTable& table_of(const Exec& exec, const DeltaScan& in) {
+  return by_isa(isa_for(exec.isa, in.q.dtype),
+                [](auto isa) -> const DeltaTable& { return delta_table(isa); });
 }
 
 int64_t documents_of(const DeltaScan& in) { return static_cast<int64_t>(in.documents.size()) - 1; }
@@ -120,7 +121,7 @@ tile::KeptOffsets kept_offsets(const DeltaTable& table, const DeltaScan& in) {
 }  // namespace
 
 int64_t delta_scan_kept(Exec& exec, const DeltaScan& in) {
-  return kept_offsets(table_of(exec), in).floats();
+  return kept_offsets(table_of(exec, in), in).floats();
 }
 
 void delta_scan_forward(Exec& exec, const DeltaScan& in, ConstView initial_state, View out,
@@ -129,7 +130,7 @@ void delta_scan_forward(Exec& exec, const DeltaScan& in, ConstView initial_state
   check_state(in, initial_state, "initial_state");
   check_state(in, final_state, "final_state");
   tile::check_matrix("delta_scan", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
-  const DeltaTable& table = table_of(exec);
+  const DeltaTable& table = table_of(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.forward_scratch(in.key, in.value),
             [&](const Item& item, float* scratch) {
@@ -158,7 +159,7 @@ void delta_scan_backward(Exec& exec, const DeltaScan& in, ConstView initial_stat
     dk_heads = exec.scratch({tokens, in.heads * in.key});
     dq = dq_heads.view(), dk = dk_heads.view();
   }
-  const DeltaTable& table = table_of(exec);
+  const DeltaTable& table = table_of(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.backward_scratch(longest(in), in.key, in.value),
             [&](const Item& item, float* scratch) {

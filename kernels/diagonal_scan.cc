@@ -14,7 +14,7 @@ constexpr const char* kName = "diagonal_scan";
 
 const DiagonalTable& table_of(const Exec& exec, const DiagonalScan& in) {
   const bool two_sided = !tile::absent(in.value_log_decay);
-  return by_isa(exec.isa, [&](auto isa) -> const DiagonalTable& {
+  return by_isa(isa_for(exec.isa, in.q.dtype), [&](auto isa) -> const DiagonalTable& {
     return two_sided ? two_sided_table(isa) : diagonal_table(isa);
   });
 }

@@ -15,7 +15,8 @@ bool is_delta(const RankOneScan& in) { return in.alpha.data == nullptr; }
 
 const RankOneTable& table_of(const Exec& exec, const RankOneScan& in) {
   const RankOneTables& tables =
-      by_isa(exec.isa, [](auto isa) -> const RankOneTables& { return rank_one_tables(isa); });
+      by_isa(isa_for(exec.isa, in.q.dtype),
+             [](auto isa) -> const RankOneTables& { return rank_one_tables(isa); });
   return is_delta(in) ? tables.delta : tables.general;
 }
 

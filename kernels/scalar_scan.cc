@@ -10,8 +10,9 @@
 namespace weft::kernels {
 namespace {
 
-const ScanTable& table_of(const Exec& exec) {
-  return by_isa(exec.isa, [](auto isa) -> const ScanTable& { return scan_table(isa); });
+const ScanTable& table_of(const Exec& exec, const ScalarScan& in) {
+  return by_isa(isa_for(exec.isa, in.q.dtype),
+                [](auto isa) -> const ScanTable& { return scan_table(isa); });
 }
 
 bool is_static(const ConstView& log_decay) { return log_decay.shape.dims() == 1; }
@@ -154,7 +155,7 @@ void chain(const ScalarScan& in, const std::vector<Item>& items, Direction direc
 // What every item does to a state (direction forward) or to its gradient; returns log decays.
 std::vector<float> span_updates(Exec& exec, const ScalarScan& in, const std::vector<Item>& items,
                                 ConstView d_out, const Tensor& spans) {
-  const ScanTable& table = table_of(exec);
+  const ScanTable& table = table_of(exec, in);
   std::vector<float> totals(items.size());
   for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
     const auto state = state_of<tile::Out>(in, spans.view(), i);
@@ -245,7 +246,7 @@ void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_sta
   check_state(in, initial_state, "initial_state");
   check_state(in, final_state, "final_state");
   tile::check_matrix("scalar_scan", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
-  const ScanTable& table = table_of(exec);
+  const ScanTable& table = table_of(exec, in);
   const std::vector<Item> items = items_of(in);
   const bool cut = are_cut(items);
   const Tensor before = cut ? states_before(exec, in, items, initial_state) : Tensor{};
@@ -273,7 +274,7 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
   const HeadGradient dq(exec, gradients.dq, in.heads, n.q, in.key),
       dk(exec, gradients.dk, in.heads, n.k, in.key),
       dv(exec, gradients.dv, in.heads, n.v, in.value);
-  const ScanTable& table = table_of(exec);
+  const ScanTable& table = table_of(exec, in);
   const std::vector<Item> items = items_of(in);
   const bool cut = are_cut(items);
   const Tensor before = cut ? states_before(exec, in, items, initial_state) : Tensor{};

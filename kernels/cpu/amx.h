@@ -20,6 +20,20 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
+// Sums in tiles 0..3 (row half, column half), a in 4 and 5, b in 6 and 7. Rows that do not exist
+// are not multiplied: the time of a product is that of the rows of a.
+WEFT_INLINE TileConfig amx_config(int64_t rows) {
+  const auto upper = static_cast<uint8_t>(rows < 16 ? rows : 16);
+  const auto lower = static_cast<uint8_t>(rows - upper);
+  const uint8_t of[kTiles] = {upper, upper, lower, lower, upper, lower, 16, 16};
+  TileConfig config;
+  for (int t = 0; t < kTiles; ++t) {
+    config.rows[t] = of[t] == 0 ? 1 : of[t];  // a tile without rows would be an error to touch
+    config.row_bytes[t] = 64;
+  }
+  return config;
+}
+
 // Plain C++ with the meaning of the instructions.
 class EmulatedTiles {
  public:

@@ -109,13 +109,14 @@ WEFT_INLINE void forward_with(const AttentionTask& task, const AttentionOutputs&
     const int64_t count = smaller(kQueries, end - begin);
     place(w, Sizes{count, kKeys, key, value}, scratch);
     bias.start_queries(task.start + begin, count);
-    programs::attention_begin(e, task.q.row_range(begin, count), task.scale, w);
+    programs::attention_begin(e, task.q.row_range(begin, count), w);
     for_key_blocks(task, begin, count, [&](int64_t first, int64_t keys, tile::Band band) {
       place(w, Sizes{count, keys, key, value}, scratch);
       expect(e, task, first + kKeys, task.start + begin + count);
       bias.start_keys(first, keys);
-      programs::attention_block(e, task.k.row_range(first, keys), task.v.row_range(first, keys),
-                                band, bias, w);
+      programs::attention_block<Engine>(
+          e, {task.k.row_range(first, keys), task.v.row_range(first, keys), task.scale, band}, bias,
+          w);
     });
     programs::attention_end(e, outputs.out.row_range(begin, count), outputs.log_sum_exp.from(begin),
                             w);
@@ -139,9 +140,8 @@ WEFT_INLINE void backward_with(const AttentionTask& task, const AttentionGradien
   for (int64_t begin = task.begin; begin < end; begin += kQueries) {
     const int64_t count = smaller(kQueries, end - begin);
     const programs::AttentionQueries<Engine> queries{
-        task.q.row_range(begin, count),  g.out.row_range(begin, count),
-        g.d_out.row_range(begin, count), g.log_sum_exp.from(begin),
-        g.dq.row_range(begin, count),    task.scale};
+        task.q.row_range(begin, count), g.out.row_range(begin, count),
+        g.d_out.row_range(begin, count), g.log_sum_exp.from(begin), g.dq.row_range(begin, count)};
     place(w, Sizes{count, kKeys, key, value}, scratch);
     bias.start_queries(task.start + begin, count);
     programs::attention_backward_begin(e, queries, w);
@@ -155,7 +155,7 @@ WEFT_INLINE void backward_with(const AttentionTask& task, const AttentionGradien
       programs::attention_backward_block<Engine>(
           e,
           {task.k.row_range(first, keys), task.v.row_range(first, keys),
-           g.dk.row_range(first, keys), g.dv.row_range(first, keys), band},
+           g.dk.row_range(first, keys), g.dv.row_range(first, keys), task.scale, band},
           bias, w);
       bias.end_keys(g.d_forgotten);
     });

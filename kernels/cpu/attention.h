@@ -45,5 +45,7 @@ struct AttentionTable {
 const AttentionTable& attention_table(IsaTag<Isa::kPlain>);
 const AttentionTable& attention_table(IsaTag<Isa::kAvx2>);
 const AttentionTable& attention_table(IsaTag<Isa::kAvx512>);
+const AttentionTable& attention_table(IsaTag<Isa::kAvx512Bf16>);
+const AttentionTable& attention_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

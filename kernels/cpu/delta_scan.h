@@ -36,5 +36,7 @@ struct DeltaTable {
 const DeltaTable& delta_table(IsaTag<Isa::kPlain>);
 const DeltaTable& delta_table(IsaTag<Isa::kAvx2>);
 const DeltaTable& delta_table(IsaTag<Isa::kAvx512>);
+const DeltaTable& delta_table(IsaTag<Isa::kAvx512Bf16>);
+const DeltaTable& delta_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

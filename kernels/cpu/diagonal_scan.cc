@@ -114,7 +114,7 @@ void backward(const DiagonalTask& task, const DiagonalGradients& g, float* scrat
   place(w, Sizes{kChunk, key, value}, work);
   load_bonus(e, task, w.u);
   turn_state(g.d_final_state, {w.dm.plain, w.dm.stride, value, key, DType::kF32});
-  turn(w.dm);
+  e.settle(w.dm);
   e.fill(w.du, [&](auto) { return e.number(0.0f); });
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
   e.borrow(w.m, readable(states.at(chunks)));

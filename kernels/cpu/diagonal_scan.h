@@ -36,5 +36,7 @@ struct DiagonalTable {
 const DiagonalTable& diagonal_table(IsaTag<Isa::kPlain>);
 const DiagonalTable& diagonal_table(IsaTag<Isa::kAvx2>);
 const DiagonalTable& diagonal_table(IsaTag<Isa::kAvx512>);
+const DiagonalTable& diagonal_table(IsaTag<Isa::kAvx512Bf16>);
+const DiagonalTable& diagonal_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -9,11 +9,13 @@ namespace weft::kernels {
 
 const GemmTable& gemm_table(ThisIsa) {
   namespace isa = WEFT_ISA_NAMESPACE;
-#ifdef __AMX_BF16__
-  static constexpr GemmTable table{isa::kVectorKernels<float>,
-                                   isa::kAmxKernels<isa::HardwareTiles>};
+  constexpr GemmKernels f32 = isa::kVectorKernels<isa::FloatWords<float>>;
+#if defined(__AMX_BF16__)
+  static constexpr GemmTable table{f32, isa::kAmxKernels<isa::HardwareTiles>};
+#elif defined(__AVX512BF16__)
+  static constexpr GemmTable table{f32, isa::kVectorKernels<isa::PairWords>};
 #else
-  static constexpr GemmTable table{isa::kVectorKernels<float>, isa::kVectorKernels<bf16>};
+  static constexpr GemmTable table{f32, isa::kVectorKernels<isa::FloatWords<bf16>>};
 #endif
   return table;
 }

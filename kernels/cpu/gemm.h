@@ -60,6 +60,7 @@ struct GemmTable {
 const GemmTable& gemm_table(IsaTag<Isa::kPlain>);
 const GemmTable& gemm_table(IsaTag<Isa::kAvx2>);
 const GemmTable& gemm_table(IsaTag<Isa::kAvx512>);
+const GemmTable& gemm_table(IsaTag<Isa::kAvx512Bf16>);
 const GemmTable& gemm_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

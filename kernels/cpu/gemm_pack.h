@@ -1,9 +1,10 @@
 #pragma once
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/transpose.h"
+#include "kernels/cpu/words.h"
 
-// Rearranging f32 and bf16 operands into f32 panels [panel][k][width].
+// Rearranging f32 and bf16 operands into panels of words [panel][words of k][width].
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 template <class T>
@@ -12,61 +13,37 @@ WEFT_INLINE const T* stored_row(const GemmOperand& source, int64_t row) {
   return static_cast<const T*>(source.data) + at * source.stride;
 }
 
-// One round of transposing a square of vectors: exchanges the off-diagonal blocks of `step` lanes.
-template <int step>
-WEFT_INLINE void exchange(VF& upper, VF& lower) {
-  VI low, high;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    low[lane] = (lane & step) == 0 ? lane : lane - step + kLanes;
-    high[lane] = (lane & step) == 0 ? lane + step : lane + kLanes;
-  }
-  const VF a = __builtin_shuffle(upper, lower, low);
-  lower = __builtin_shuffle(upper, lower, high);
-  upper = a;
-}
-
-template <int step>
-WEFT_INLINE void exchange_all(VF (&rows)[kLanes]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    if ((i & step) == 0) exchange<step>(rows[i], rows[i + step]);
-  }
-}
-
-WEFT_INLINE void transpose(VF (&rows)[kLanes]) {
-  if constexpr (kLanes > 8) exchange_all<8>(rows);
-  if constexpr (kLanes > 4) exchange_all<4>(rows);
-  exchange_all<2>(rows);
-  exchange_all<1>(rows);
-}
-
 // Up to kLanes lines that are stored rows, turned into columns [0, used) of a panel of `width`.
 // Stores whole vectors in ascending k: what spills over the right edge is written again by the next
-// k, and the last one needs kLanes elements of slack behind the panel.
-template <int width, class T>
-WEFT_INLINE void pack_lines(const T* const (&rows)[kLanes], int used, int64_t k, float* out) {
+// word, and the last one needs kLanes words of slack behind the panel.
+template <class Words, int width>
+WEFT_INLINE void pack_lines(const typename Words::Element* const (&rows)[kLanes], int used,
+                            int64_t k, float* out) {
+  const int64_t whole = k / Words::kPerWord;
   int64_t p = 0;
-  for (; p + kLanes <= k; p += kLanes) {
+  for (; p + kLanes <= whole; p += kLanes) {
     VF square[kLanes];
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) square[i] = i < used ? load(rows[i] + p) : VF{};
+    for (int i = 0; i < kLanes; ++i) square[i] = i < used ? Words::along(rows[i], p) : VF{};
     transpose(square);
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) store(out + (p + i) * width, square[i]);
   }
-  for (; p < k; ++p) {
+  for (; p * Words::kPerWord < k; ++p) {
     for (int i = 0; i < kLanes && i < width; ++i) {
-      out[p * width + i] = i < used ? as_float(rows[i][p]) : 0.0f;
+      out[p * width + i] = i < used ? Words::one_along(rows[i], p, k) : 0.0f;
     }
   }
 }
 
 // Panels of an operand whose stored rows are its lines.
-template <int width, class T>
+template <class Words, int width>
 WEFT_INLINE void pack_along_k(const GemmPack& pack) {
+  using T = typename Words::Element;
   constexpr int kPart = width < kLanes ? width : kLanes;
   auto* out = static_cast<float*>(pack.panels);
-  for (int64_t line = 0; line < pack.lines; line += width, out += pack.panel_stride) {
+  const int64_t stride = pack.panel_stride / Words::kPerWord;
+  for (int64_t line = 0; line < pack.lines; line += width, out += stride) {
     for (int part = 0; part < width; part += kPart) {
       const int64_t left = pack.lines - line - part;
       const int used = static_cast<int>(left < 0 ? 0 : left > kPart ? kPart : left);
@@ -76,64 +53,69 @@ WEFT_INLINE void pack_along_k(const GemmPack& pack) {
         rows[i] = stored_row<T>(pack.source, at) + pack.first_k;
       }
       if (used == kPart) {
-        pack_lines<width>(rows, kPart, pack.k, out + part);
+        pack_lines<Words, width>(rows, kPart, pack.k, out + part);
       } else {
-        pack_lines<width>(rows, used, pack.k, out + part);
+        pack_lines<Words, width>(rows, used, pack.k, out + part);
       }
     }
   }
 }
 
-// Columns [0, lines) of `count` stored rows into a panel; the rest of the panel is zeros.
-template <int width, class T>
-WEFT_INLINE void pack_part(const T* const* rows, int64_t column, int64_t lines, int count,
-                           float* out) {
-  for (int q = 0; q < count; ++q) {
-    const T* in = rows[q] + column;
-    for (int i = 0; i < width; ++i) out[q * width + i] = i < lines ? as_float(in[i]) : 0.0f;
+// Columns [0, lines) of `count` stored rows into the words of a panel; the rest of it is zeros.
+template <class Words, int width>
+WEFT_INLINE void pack_part(const typename Words::Element* const* rows, int64_t column,
+                           int64_t lines, int64_t count, float* out) {
+  for (int64_t q = 0; q < count; q += Words::kPerWord, out += width) {
+    for (int i = 0; i < width; ++i) {
+      out[i] = i < lines ? Words::one_across(rows + q, count - q, column + i) : 0.0f;
+    }
   }
 }
 
 // Panels of an operand whose stored rows hold one k each. Walks in squares, since both the rows and
 // the panels lie at strides that tend to fall into the same cache sets.
-template <int width, class T>
+template <class Words, int width>
 WEFT_INLINE void pack_across_k(const GemmPack& pack) {
-  constexpr int kSquare = 16;
+  using T = typename Words::Element;
+  constexpr int64_t per = Words::kPerWord, kSquare = 16 * per;
   constexpr int kWhole = (width + kLanes - 1) / kLanes * kLanes;
+  const int64_t stride = pack.panel_stride / per;
   for (int64_t p = 0; p < pack.k; p += kSquare) {
-    const int count = static_cast<int>(pack.k - p < kSquare ? pack.k - p : kSquare);
+    const int64_t count = pack.k - p < kSquare ? pack.k - p : kSquare;
     const T* rows[kSquare];
-    for (int q = 0; q < count; ++q) {
+    for (int64_t q = 0; q < count; ++q) {
       rows[q] = stored_row<T>(pack.source, pack.first_k + p + q) + pack.first_line;
     }
-    float* out = static_cast<float*>(pack.panels) + p * width;
-    // Whole vectors spill into the next k, which must come later: so the last k is written exactly.
-    const int whole = kWhole > width && p + count == pack.k ? count - 1 : count;
-    for (int64_t line = 0; line < pack.lines; line += width, out += pack.panel_stride) {
+    float* out = static_cast<float*>(pack.panels) + p / per * width;
+    // Whole vectors spill into the next word, which must come later: so the last one is written
+    // exactly, and so is one that is not full.
+    const bool last = p + count == pack.k;
+    const int64_t whole = count / per - (kWhole > width && last && count % per == 0 ? 1 : 0);
+    for (int64_t line = 0; line < pack.lines; line += width, out += stride) {
       const int64_t lines = pack.lines - line;
       if (lines < kWhole) {
-        pack_part<width>(rows, line, lines, count, out);
+        pack_part<Words, width>(rows, line, lines, count, out);
         continue;
       }
-      for (int q = 0; q < whole; ++q) {
+      for (int64_t q = 0; q < whole; ++q) {
 #pragma GCC unroll 4
         for (int i = 0; i < kWhole; i += kLanes) {
-          store(out + q * width + i, load(rows[q] + line + i));
+          store(out + q * width + i, Words::across(rows + q * per, line + i));
         }
       }
-      pack_part<width>(rows + whole, line, lines, count - whole, out + whole * width);
+      pack_part<Words, width>(rows + whole * per, line, lines, count - whole * per,
+                              out + whole * width);
     }
   }
 }
 
-// Where width is no multiple of kLanes, up to kLanes elements behind the last panel are
-// overwritten.
-template <int width, class T>
+// Where width is no multiple of kLanes, up to kLanes words behind the last panel are overwritten.
+template <class Words, int width>
 void pack_panels(const GemmPack& pack) {
   if (pack.source.along_k) {
-    pack_along_k<width, T>(pack);
+    pack_along_k<Words, width>(pack);
   } else {
-    pack_across_k<width, T>(pack);
+    pack_across_k<Words, width>(pack);
   }
 }
 

@@ -1,16 +1,20 @@
 #pragma once
 
+#include <array>
+#include <utility>
+
 #include "kernels/cpu/gemm_pack.h"
 
-// Products by vector multiply-adds, f32 and bf16 (widened while packing), on every instruction set.
+// Products by vector multiply-adds, on every instruction set. Panels are made of 32-bit words
+// (words.h): f32 numbers, bf16 widened while packing, or two bf16 of neighbouring k.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 // Rows of a register block: as many accumulators as the registers hold beside two vectors of b.
 inline constexpr int kMr = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 inline constexpr int kNr = 2 * kLanes;
-// A panel of b [kMaxKBlock, kNr] stays in the first-level cache, the packed rows of a tile in the
-// second.
-inline constexpr int64_t kMaxKBlock = 384;
+// Words down a block of k: a panel of b [kMaxWords, kNr] stays near the core, the packed rows of a
+// tile in the second-level cache.
+inline constexpr int64_t kMaxWords = 384;
 inline constexpr int64_t kTileRows = kMr * (144 / kMr);
 
 // Where sums of a register block go: out = add + sums.
@@ -52,9 +56,9 @@ WEFT_INLINE void write_row(const float* sums, const float* add, Out* out, int64_
 struct BlockProduct {
   const float* a;
   const float* b;
-  int64_t b_stride;  // elements from panel to panel
-  int64_t k;
-  int64_t columns;  // of the last panel
+  int64_t b_stride;  // words from panel to panel
+  int64_t words;     // down the block
+  int64_t columns;   // of the last panel
   SumsTo to;
 };
 
@@ -74,7 +78,7 @@ WEFT_INLINE void write_block(const VF (&sums)[rows][panels * 2], const SumsTo& t
   }
 }
 
-template <int rows, int panels>
+template <class Words, int rows, int panels>
 void multiply(const BlockProduct& product) {
   const SumsTo& to = product.to;
   if (!to.out_bf16) {
@@ -85,16 +89,16 @@ void multiply(const BlockProduct& product) {
   }
   VF sums[rows][panels * 2] = {};
   const float *a = product.a, *b = product.b;
-  const int64_t k = product.k, b_stride = product.b_stride;
-  for (int64_t p = 0; p < k; ++p, a += kMr, b += kNr) {
+  const int64_t words = product.words, b_stride = product.b_stride;
+  for (int64_t p = 0; p < words; ++p, a += kMr, b += kNr) {
 #pragma GCC unroll 4
     for (int q = 0; q < panels; ++q) {
       const VF b0 = load(b + q * b_stride), b1 = load(b + q * b_stride + kLanes);
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
         const VF x = splat(a[r]);
-        sums[r][2 * q] += x * b0;
-        sums[r][2 * q + 1] += x * b1;
+        sums[r][2 * q] = Words::multiply_add(sums[r][2 * q], x, b0);
+        sums[r][2 * q + 1] = Words::multiply_add(sums[r][2 * q + 1], x, b1);
       }
     }
   }
@@ -114,20 +118,23 @@ struct RowKernels {
   Multiply one, wide;
   int panels;  // of `wide`
 };
-template <int rows>
+template <class Words, int rows>
 constexpr RowKernels row_kernels() {
-  if constexpr (rows > kMr) {
+  if constexpr (rows == 0) {
     return {nullptr, nullptr, 0};
   } else {
     constexpr int kPanels = kMr / rows < 4 ? kMr / rows : 4;
-    return {multiply<rows, 1>, multiply<rows, kPanels>, kPanels};
+    return {multiply<Words, rows, 1>, multiply<Words, rows, kPanels>, kPanels};
   }
 }
-inline constexpr RowKernels kRowKernels[] = {
-    {nullptr, nullptr, 0}, row_kernels<1>(),  row_kernels<2>(),  row_kernels<3>(),
-    row_kernels<4>(),      row_kernels<5>(),  row_kernels<6>(),  row_kernels<7>(),
-    row_kernels<8>(),      row_kernels<9>(),  row_kernels<10>(), row_kernels<11>(),
-    row_kernels<12>(),     row_kernels<13>(), row_kernels<14>()};
+template <class Words, int... rows>
+constexpr std::array<RowKernels, sizeof...(rows)> all_row_kernels(
+    std::integer_sequence<int, rows...>) {
+  return {row_kernels<Words, rows>()...};
+}
+template <class Words>
+inline constexpr auto kRowKernels =
+    all_row_kernels<Words>(std::make_integer_sequence<int, kMr + 1>{});
 
 WEFT_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 WEFT_INLINE int64_t rounded_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
@@ -140,12 +147,10 @@ WEFT_INLINE int64_t k_block_of(int64_t k, int64_t most, int64_t step) {
 
 // Scratch of a tile: the packed rows of a, one panel of b, and sums in f32 where c cannot carry
 // them.
-WEFT_INLINE int64_t a_elements(int64_t rows) {
-  return rounded_up(rows, kMr) * kMaxKBlock + 2 * kLanes;
-}
+WEFT_INLINE int64_t a_words(int64_t rows) { return rounded_up(rows, kMr) * kMaxWords + 2 * kLanes; }
 
 inline int64_t vector_scratch_bytes(int64_t rows, int64_t columns) {
-  return 4 * (rounded_up(a_elements(rows), 16) + kMaxKBlock * kNr + rows * columns);
+  return 4 * (rounded_up(a_words(rows), 16) + kMaxWords * kNr + rows * columns);
 }
 
 // Sums of k block `k0` of a tile: f32 results collect in c, bf16 results in scratch until the last
@@ -177,18 +182,19 @@ WEFT_INLINE void prefetch(const char* from, int64_t bytes) {
 struct PackedBlock {
   const float* a;
   const float* b;
-  int64_t b_stride, k;
+  int64_t b_stride, words;
   SumsTo to;
 };
 
+template <class Words>
 WEFT_INLINE void multiply_panels(const GemmTile& tile, const PackedBlock& block) {
   const float* b = block.b;
   int64_t j = 0;
   if (tile.rows <= kMr / 2) {
-    const RowKernels& kernels = kRowKernels[tile.rows];
+    const RowKernels& kernels = kRowKernels<Words>[tile.rows];
     const int64_t width = kernels.panels * kNr;
     for (; j + width <= tile.columns; j += width, b += kernels.panels * block.b_stride) {
-      kernels.wide({block.a, b, block.b_stride, block.k, kNr, block_of(block.to, 0, j)});
+      kernels.wide({block.a, b, block.b_stride, block.words, kNr, block_of(block.to, 0, j)});
     }
   }
   for (; j < tile.columns; j += kNr, b += block.b_stride) {
@@ -196,58 +202,61 @@ WEFT_INLINE void multiply_panels(const GemmTile& tile, const PackedBlock& block)
     // While the rows go over this panel, the next one comes near.
     const bool more = j + kNr < tile.columns;
     const auto* ahead = reinterpret_cast<const char*>(more ? b + block.b_stride : b);
-    const int64_t share = more ? block.k * kNr * 4 * kMr / tile.rows : 0;
+    const int64_t share = more ? block.words * kNr * 4 * kMr / tile.rows : 0;
     for (int64_t i = 0; i < tile.rows; i += kMr, ahead += share) {
       prefetch(ahead, share);
-      kRowKernels[smaller(kMr, tile.rows - i)].one(
-          {block.a + i * block.k, b, 0, block.k, columns, block_of(block.to, i, j)});
+      kRowKernels<Words>[smaller(kMr, tile.rows - i)].one(
+          {block.a + i * block.words, b, 0, block.words, columns, block_of(block.to, i, j)});
     }
   }
 }
 
 // The same, packing each panel of b before it is used.
-template <class T>
-WEFT_INLINE void multiply_on_the_way(const GemmTile& tile, int64_t k0, float* panel,
+template <class Words>
+WEFT_INLINE void multiply_on_the_way(const GemmTile& tile, int64_t k0, int64_t k, float* panel,
                                      const PackedBlock& block) {
   for (int64_t j = 0; j < tile.columns; j += kNr) {
     const int64_t columns = smaller(kNr, tile.columns - j);
-    pack_panels<kNr, T>({tile.b, tile.first_column + j, columns, k0, block.k, panel, 0});
+    pack_panels<Words, kNr>({tile.b, tile.first_column + j, columns, k0, k, panel, 0});
     for (int64_t i = 0; i < tile.rows; i += kMr) {
-      kRowKernels[smaller(kMr, tile.rows - i)].one(
-          {block.a + i * block.k, panel, 0, block.k, columns, block_of(block.to, i, j)});
+      kRowKernels<Words>[smaller(kMr, tile.rows - i)].one(
+          {block.a + i * block.words, panel, 0, block.words, columns, block_of(block.to, i, j)});
     }
   }
 }
 
-template <class T>
+template <class Words>
 void vector_tile(const GemmTile& tile) {
+  constexpr int64_t per = Words::kPerWord;
   auto* a_panels = static_cast<float*>(tile.scratch);
-  float* b_panel = a_panels + rounded_up(a_elements(tile.rows), 16);
-  float* collected = b_panel + kMaxKBlock * kNr;
-  const int64_t k_block = k_block_of(tile.k, kMaxKBlock, kLanes);
+  float* b_panel = a_panels + rounded_up(a_words(tile.rows), 16);
+  float* collected = b_panel + kMaxWords * kNr;
+  const int64_t k_block = k_block_of(tile.k, kMaxWords * per, kLanes * per);
   int64_t k0 = 0;
   do {
-    const int64_t kc = smaller(k_block, tile.k - k0);
-    pack_panels<kMr, T>({tile.a, tile.first_row, tile.rows, k0, kc, a_panels, kc * kMr});
-    PackedBlock block{a_panels, nullptr, tile.panel_stride, kc,
+    const int64_t k = smaller(k_block, tile.k - k0), words = (k + per - 1) / per;
+    pack_panels<Words, kMr>(
+        {tile.a, tile.first_row, tile.rows, k0, k, a_panels, words * per * kMr});
+    PackedBlock block{a_panels, nullptr, tile.panel_stride / per, words,
                       sums_to(tile, k0, k_block, collected)};
     if (tile.panels != nullptr) {
-      block.b = static_cast<const float*>(tile.panels) + k0 * kNr;
-      multiply_panels(tile, block);
+      block.b = static_cast<const float*>(tile.panels) + k0 / per * kNr;
+      multiply_panels<Words>(tile, block);
     } else {
-      multiply_on_the_way<T>(tile, k0, b_panel, block);
+      multiply_on_the_way<Words>(tile, k0, k, b_panel, block);
     }
     k0 += k_block;
   } while (k0 < tile.k);
 }
 
-template <class T>
+template <class Words>
 void vector_pack_b(const GemmPack& pack) {
-  pack_panels<kNr, T>(pack);
+  pack_panels<Words, kNr>(pack);
 }
 
 // The most the machine can do: multiply-adds on registers alone, the yardstick of the benchmarks.
-inline double vector_peak_loop(int64_t steps) {
+template <class Words>
+double vector_peak_loop(int64_t steps) {
   constexpr int kChains = 12;  // above latency times units
   VF sums[kChains];
   for (int i = 0; i < kChains; ++i) sums[i] = splat(static_cast<float>(i));
@@ -255,25 +264,25 @@ inline double vector_peak_loop(int64_t steps) {
   for (int64_t step = 0; step < steps; ++step) {
     asm volatile("" : "+v"(x), "+v"(y));
 #pragma GCC unroll 12
-    for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * x + y;
+    for (int i = 0; i < kChains; ++i) sums[i] = Words::multiply_add(sums[i], x, y);
   }
   VF total = {};
   for (int i = 0; i < kChains; ++i) total += sums[i];
   asm volatile("" ::"v"(total));
-  return 2.0 * kChains * kLanes * static_cast<double>(steps);
+  return 2.0 * kChains * kLanes * Words::kPerWord * static_cast<double>(steps);
 }
 
-template <class T>
+template <class Words>
 inline constexpr GemmKernels kVectorKernels = {
     .mr = kMr,
     .nr = kNr,
-    .k_step = 1,
-    .packed_bytes = 4,
+    .k_step = Words::kPerWord,
+    .packed_bytes = 4 / Words::kPerWord,
     .max_rows = kTileRows,
-    .pack_b = vector_pack_b<T>,
-    .tile = vector_tile<T>,
+    .pack_b = vector_pack_b<Words>,
+    .tile = vector_tile<Words>,
     .scratch_bytes = vector_scratch_bytes,
-    .peak_loop = vector_peak_loop,
+    .peak_loop = vector_peak_loop<Words>,
 };
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

@@ -2,7 +2,7 @@
 
 #include "kernels/programs/rank_one_scan.h"
 #include "kernels/programs/rank_one_scan_backward.h"
-#include "kernels/tile/cpu_pairs.h"
+#include "kernels/tile/cpu_two_queries.h"
 
 // The CPU walks the chunks of a head one after the other, the state staying near the core.
 namespace weft::kernels {
@@ -20,11 +20,11 @@ struct Sizes {
   WEFT_INLINE int64_t key() const { return key_; }
   WEFT_INLINE int64_t value() const { return value_; }
 };
-using Chunk = programs::RankOneChunk<PairEngine>;
+using Chunk = programs::RankOneChunk<TwoQueryEngine>;
 template <RankOne form>
-using ForwardSpace = programs::RankOneSpace<PairEngine, Sizes, form>;
+using ForwardSpace = programs::RankOneSpace<TwoQueryEngine, Sizes, form>;
 template <RankOne form>
-using BackwardSpace = programs::RankOneBackwardSpace<PairEngine, Sizes, form>;
+using BackwardSpace = programs::RankOneBackwardSpace<TwoQueryEngine, Sizes, form>;
 
 int64_t chunk_length(int64_t begin, int64_t tokens) {
   return tokens - begin < kChunk ? tokens - begin : kChunk;
@@ -38,7 +38,7 @@ Chunk chunk_of(const RankOneTask& task, int64_t begin, int64_t count) {
 }
 
 // Tells the engine which rows the chunk at `begin` will read.
-void expect(PairEngine& e, const RankOneTask& task, int64_t begin) {
+void expect(TwoQueryEngine& e, const RankOneTask& task, int64_t begin) {
   if (begin < 0 || begin >= task.q.rows) return;
   const int64_t count = chunk_length(begin, task.q.rows);
   for (const tile::In* view : {&task.q, &task.k, &task.v, &task.log_decay, &task.alpha, &task.beta})
@@ -73,7 +73,7 @@ struct Kept {
   tile::Out state(int64_t c) const {
     return {chunk(c), padded_width(value), key, value, DType::kF32};
   }
-  programs::RankOneKept<PairEngine> rest(int64_t c, int64_t count) const {
+  programs::RankOneKept<TwoQueryEngine> rest(int64_t c, int64_t count) const {
     float* z = chunk(c) + state_size(key, value);
     float* squares = z + kChunk * padded_width(value);
     const auto matrix = [&](int64_t n) -> tile::Out {
@@ -94,7 +94,7 @@ int64_t kept_floats(int64_t tokens, int64_t key, int64_t value) {
 }
 
 template <RankOne form>
-void store_state(PairEngine& e, ForwardSpace<form>& w, const tile::Out& to) {
+void store_state(TwoQueryEngine& e, ForwardSpace<form>& w, const tile::Out& to) {
   e.run(tile::kFull, tile::take(w.m), tile::store(to));
 }
 
@@ -102,7 +102,7 @@ template <RankOne form>
 void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   const Kept<form> kept{outputs.kept, key, value};
-  PairEngine e;
+  TwoQueryEngine e;
   ForwardSpace<form> w;
   place(w, Sizes{kChunk, key, value}, scratch);
   e.load(w.m, task.initial_state);  // zeros when empty
@@ -130,7 +130,7 @@ int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
 template <RankOne form>
 void rebuild(const RankOneTask& task, const Kept<form>& kept, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  PairEngine e;
+  TwoQueryEngine e;
   ForwardSpace<form> w;
   place(w, Sizes{kChunk, key, value}, scratch);
   e.load(w.m, task.initial_state);  // zeros when empty
@@ -145,9 +145,9 @@ void rebuild(const RankOneTask& task, const Kept<form>& kept, float* scratch) {
 }
 
 template <RankOne form>
-programs::RankOneChunkGradients<PairEngine> gradients_of(const RankOneGradients& g,
-                                                         const Kept<form>& kept, int64_t begin,
-                                                         int64_t count) {
+programs::RankOneChunkGradients<TwoQueryEngine> gradients_of(const RankOneGradients& g,
+                                                             const Kept<form>& kept, int64_t begin,
+                                                             int64_t count) {
   const auto rest = kept.rest(begin / kChunk, count);
   return {g.d_out.row_range(begin, count),
           readable(kept.state(begin / kChunk)),
@@ -173,7 +173,7 @@ void backward(const RankOneTask& task, const RankOneGradients& g, float* scratch
   float* work = scratch + kept_floats<form>(tokens, key, value);
   if (g.kept == nullptr) rebuild(task, kept, work);
 
-  PairEngine e;
+  TwoQueryEngine e;
   BackwardSpace<form> w;
   place(w, Sizes{kChunk, key, value}, work);
   const tile::In last = readable(kept.state(chunks));

@@ -43,5 +43,7 @@ struct RankOneTables {
 const RankOneTables& rank_one_tables(IsaTag<Isa::kPlain>);
 const RankOneTables& rank_one_tables(IsaTag<Isa::kAvx2>);
 const RankOneTables& rank_one_tables(IsaTag<Isa::kAvx512>);
+const RankOneTables& rank_one_tables(IsaTag<Isa::kAvx512Bf16>);
+const RankOneTables& rank_one_tables(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -187,7 +187,7 @@ void backward(const ScanTask& task, const ScanGradients& g, float* scratch) {
   BackwardSpace w;
   place(w, Sizes{kChunk, key, value}, work);
   turn_state(g.d_final_state, {w.dm.plain, w.dm.stride, value, key, DType::kF32});
-  turn(w.dm);
+  e.settle(w.dm);
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
   e.borrow(w.m, readable(states.at(chunks)));
   e.run(tile::kFull, tile::take(w.dm),

@@ -39,5 +39,7 @@ struct ScanTable {
 const ScanTable& scan_table(IsaTag<Isa::kPlain>);
 const ScanTable& scan_table(IsaTag<Isa::kAvx2>);
 const ScanTable& scan_table(IsaTag<Isa::kAvx512>);
+const ScanTable& scan_table(IsaTag<Isa::kAvx512Bf16>);
+const ScanTable& scan_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

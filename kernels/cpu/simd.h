@@ -29,7 +29,16 @@ typedef int32_t VI __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t VU __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t VH __attribute__((vector_size(kLanes * 2)));
 
-WEFT_INLINE VF splat(float x) { return VF{} + x; }
+// The same bits in every lane, which may be no number (kernels/cpu/words.h): nothing is computed.
+WEFT_INLINE VF splat(float x) {
+#if defined(__AVX512F__)
+  return _mm512_set1_ps(x);
+#elif defined(__AVX2__)
+  return _mm256_set1_ps(x);
+#else
+  return _mm_set1_ps(x);
+#endif
+}
 WEFT_INLINE VI splat_int(int32_t x) { return VI{} + x; }
 
 // Memory of any alignment. Typed accesses, not memcpy: a store of bytes could change anything, so
@@ -67,12 +76,16 @@ WEFT_INLINE VF load(const bf16* p) {
 
 WEFT_INLINE void store(float* p, VF v) { *reinterpret_cast<LooseF*>(p) = v; }
 
-// Round to nearest, ties to even; NaN stays NaN.
+// Round to nearest, ties to even; NaN stays NaN. Subnormal numbers may become zero.
 WEFT_INLINE VH rounded(VF v) {
+#if defined(__AVX512BF16__)
+  return reinterpret_cast<VH>(_mm512_cvtneps_pbh(v));
+#else
   const VU u = reinterpret_cast<VU>(v);
   const VU even = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const VU nan = (u >> 16) | 0x40u;
   return narrowed(v != v ? nan : even);
+#endif
 }
 WEFT_INLINE void store(bf16* p, VF v) { *reinterpret_cast<LooseH*>(p) = rounded(v); }
 
@@ -138,14 +151,23 @@ WEFT_INLINE VF sqrt(VF v) {
 #endif
 }
 
-// Sums and maxima over lanes, always in the same order.
+// Sums and maxima over lanes, always in the same order: halves with halves.
 WEFT_INLINE float sum(VF v) {
-  float lane[kLanes];
-  store(lane, v);
-  for (int step = kLanes / 2; step > 0; step /= 2) {
-    for (int i = 0; i < step; ++i) lane[i] += lane[i + step];
-  }
-  return lane[0];
+#if defined(__AVX512F__)
+  const auto eight = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX2__)
+  const VF eight = v;
+#endif
+#if defined(__AVX2__)
+  const auto four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+                    __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+#else
+  const VF four = v;
+#endif
+  const auto two =
+      __builtin_shufflevector(four, four, 0, 1) + __builtin_shufflevector(four, four, 2, 3);
+  return two[0] + two[1];
 }
 WEFT_INLINE float max_lane(VF v) {
   float lane[kLanes];

@@ -92,7 +92,7 @@ void rebuild_states(const DiagonalTask& task, const States& states, float* scrat
 void begin_backward(TwoSidedEngine& e, const DiagonalGradients& g, const tile::In& last,
                     BackwardSpace& w) {
   turn_state(g.d_final_state, {w.dm.plain, w.dm.stride, w.dm.rows, w.dm.columns, DType::kF32});
-  turn(w.dm);
+  e.settle(w.dm);
   e.fill(w.key_product, [&](auto) { return e.number(0.0f); });
   e.fill(w.value_product, [&](auto) { return e.number(0.0f); });
   e.load(w.m, last);

@@ -8,5 +8,7 @@ namespace weft::kernels {
 const DiagonalTable& two_sided_table(IsaTag<Isa::kPlain>);
 const DiagonalTable& two_sided_table(IsaTag<Isa::kAvx2>);
 const DiagonalTable& two_sided_table(IsaTag<Isa::kAvx512>);
+const DiagonalTable& two_sided_table(IsaTag<Isa::kAvx512Bf16>);
+const DiagonalTable& two_sided_table(IsaTag<Isa::kAmx>);
 
 }  // namespace weft::kernels

@@ -49,12 +49,12 @@ struct AttentionSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::queries, &S::key, tile::kBt> q;   // s Q
-  Op<&S::value, &S::queries, tile::kA> o;  // O^T
+  Op<&S::queries, &S::key, tile::kBt> q;
+  Op<&S::value, &S::queries, tile::kEntries> o;  // O^T
   Vec<&S::queries> max, sum, new_max, shrink;
   Op<&S::keys, &S::key, tile::kA> k;
   Op<&S::keys, &S::value, tile::kAt> v;
-  Op<&S::keys, &S::queries, tile::kB> p;  // S, then e^{S - m}
+  Op<&S::keys, &S::queries, tile::kB | tile::kEntries> p;  // entries: S; in products: e^{S - m}
 
   template <class F>
   void parts(F f) {
@@ -63,33 +63,41 @@ struct AttentionSpace {
 };
 
 template <class Engine, class Space>
-WEFT_TILE void attention_begin(Engine& e, const typename Engine::In& q, float scale, Space& w) {
-  e.load(w.q, q, [&](auto, auto, auto x) { return x * scale; });
+WEFT_TILE void attention_begin(Engine& e, const typename Engine::In& q, Space& w) {
+  e.load(w.q, q);
   e.clear(w.o);
   e.fill(w.max, [&](auto) { return e.number(kMasked); });
   e.fill(w.sum, [&](auto) { return e.number(0.0f); });
 }
 
-// band: the visible (key, query) pairs of this block.
+// One block of keys: scale s, and the visible (key, query) pairs.
+template <class Engine>
+struct AttentionBlock {
+  typename Engine::In k, v;
+  float scale;
+  tile::Band band;
+};
 template <class Engine, class Bias, class Space>
-WEFT_TILE void attention_block(Engine& e, const typename Engine::In& k,
-                               const typename Engine::In& v, tile::Band band, const Bias& bias,
+WEFT_TILE void attention_block(Engine& e, const AttentionBlock<Engine>& a, const Bias& bias,
                                Space& w) {
   using namespace tile;
-  e.load(w.k, k);
-  e.load(w.v, v);
+  const Band& band = a.band;
+  e.load(w.k, a.k);
+  e.load(w.v, a.v);
+  auto scores = e.entries(w.p);
+  auto weights = e.factors(w.p);
   e.fill(w.new_max, [&](auto i) { return w.max[i]; });
   e.run(band, nt(w.k, w.q), map([&](auto j, auto i, auto x) {
-          return e.select(e.inside(band, j, i), bias(j, i, x), kMasked);
+          return e.select(e.inside(band, j, i), bias(j, i, x * a.scale), kMasked);
         }),
-        put(w.p), column_max(w.new_max));
+        put(scores), column_max(w.new_max));
   e.fill(w.shrink, [&](auto i) { return e.exp_down(w.max[i] - w.new_max[i]); });
   e.fill(w.sum, [&](auto i) { return w.sum[i] * w.shrink[i]; });
   e.fill(w.max, [&](auto i) { return w.new_max[i]; });
-  e.run(band, take(w.p), map([&](auto, auto i, auto x) { return e.exp_down(x - w.max[i]); }),
-        put(w.p), column_sum(w.sum));
+  e.run(band, take(scores), map([&](auto, auto i, auto x) { return e.exp_down(x - w.max[i]); }),
+        put(weights), column_sum(w.sum));
   e.run(kFull, take(w.o), map([&](auto, auto i, auto x) { return x * w.shrink[i]; }),
-        tn(w.v, w.p, Banded::kB, band), put(w.o));
+        tn(w.v, weights, Banded::kB, band), put(w.o));
 }
 
 template <class Engine, class Space>

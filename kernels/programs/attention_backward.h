@@ -3,9 +3,9 @@
 #include "kernels/programs/attention.h"
 
 // Backward of programs/attention.h, scores transposed as there. P is recomputed from the saved
-// log-sum-exp; Q is scaled by s when loaded:
+// log-sum-exp:
 //   P_ji = e^{S_ji - lse_i}    delta_i = do_i . o_i    dS = P * (V dO^T - delta)
-//   dV += P dO                 dK += dS (s Q)          dQ += s dS^T K
+//   dV += P dO                 dK += s dS Q            dQ += s dS^T K
 // and for a bias c_i - c_j the sums of dS over keys and over queries.
 namespace weft::kernels::programs {
 
@@ -14,7 +14,6 @@ struct AttentionQueries {
   typename Engine::In q, out, d_out;
   typename Engine::InVector log_sum_exp;
   typename Engine::Out dq;
-  float scale = 1.0f;
 };
 
 // d_key, d_value: f32 sums over the blocks of queries.
@@ -22,6 +21,7 @@ template <class Engine>
 struct AttentionKeys {
   typename Engine::In k, v;
   typename Engine::Out d_key, d_value;
+  float scale;
   tile::Band band;
 };
 
@@ -34,12 +34,12 @@ struct AttentionBackwardSpace {
 
   Op<&S::queries, &S::key, tile::kB | tile::kBt> q;
   Op<&S::queries, &S::value, tile::kB | tile::kBt> d_out;
-  Op<&S::queries, &S::key, tile::kA> dq;  // without the factor s
+  Op<&S::queries, &S::key, tile::kEntries> dq;
   Vec<&S::queries> log_sum_exp, delta;
   Op<&S::keys, &S::key, tile::kA | tile::kB> k;
   Op<&S::keys, &S::value, tile::kA> v;
-  Op<&S::keys, &S::queries, tile::kA> p;
-  Op<&S::keys, &S::queries, tile::kA | tile::kAt> ds;
+  Op<&S::keys, &S::queries, tile::kA | tile::kEntries> p;
+  Op<&S::keys, &S::queries, tile::kA | tile::kAt> ds;  // s dS
 
   template <class F>
   void parts(F f) {
@@ -53,26 +53,29 @@ WEFT_TILE void bias_backward_begin(Engine& e, Forgetting<Engine, S>& bias) {
   e.fill(bias.d_queries, [&](auto) { return e.number(0.0f); });
 }
 
-// Step two of a block: dS into w.ds, and its sums where the bias asks for them.
+// Step two of a block: s dS into w.ds, and sums of dS where the bias asks for them.
 template <class Engine, class Space>
-WEFT_TILE void score_gradient(Engine& e, const NoBias&, tile::Band band, Space& w) {
+WEFT_TILE void score_gradient(Engine& e, const NoBias&, const AttentionKeys<Engine>& a, Space& w) {
   using namespace tile;
-  e.run(band, nt(w.v, w.d_out),
-        map([&](auto j, auto i, auto x) { return w.p(j, i) * (x - w.delta[i]); }), put(w.ds));
+  e.run(a.band, nt(w.v, w.d_out),
+        map([&](auto j, auto i, auto x) { return w.p(j, i) * (x - w.delta[i]); }),
+        put(w.ds, [&](auto, auto, auto x) { return x * a.scale; }));
 }
 template <class Engine, class S, class Space>
-WEFT_TILE void score_gradient(Engine& e, Forgetting<Engine, S>& bias, tile::Band band, Space& w) {
+WEFT_TILE void score_gradient(Engine& e, Forgetting<Engine, S>& bias,
+                              const AttentionKeys<Engine>& a, Space& w) {
   using namespace tile;
   e.fill(bias.d_keys, [&](auto) { return e.number(0.0f); });
-  e.run(band, nt(w.v, w.d_out),
-        map([&](auto j, auto i, auto x) { return w.p(j, i) * (x - w.delta[i]); }), put(w.ds),
-        column_sum(bias.d_queries), row_sum(bias.d_keys));
+  e.run(a.band, nt(w.v, w.d_out),
+        map([&](auto j, auto i, auto x) { return w.p(j, i) * (x - w.delta[i]); }),
+        put(w.ds, [&](auto, auto, auto x) { return x * a.scale; }), column_sum(bias.d_queries),
+        row_sum(bias.d_keys));
 }
 
 template <class Engine, class Space>
 WEFT_TILE void attention_backward_begin(Engine& e, const AttentionQueries<Engine>& a, Space& w) {
   using namespace tile;
-  e.load(w.q, a.q, [&](auto, auto, auto x) { return x * a.scale; });
+  e.load(w.q, a.q);
   e.load(w.d_out, a.d_out);
   e.clear(w.dq);
   e.load(w.log_sum_exp, a.log_sum_exp);
@@ -88,11 +91,11 @@ WEFT_TILE void attention_backward_block(Engine& e, const AttentionKeys<Engine>& 
   e.load(w.k, a.k);
   e.load(w.v, a.v);
   e.run(a.band, nt(w.k, w.q), map([&](auto j, auto i, auto x) {
-          return e.select(e.inside(a.band, j, i), e.exp_down(bias(j, i, x) - w.log_sum_exp[i]),
-                          0.0f);
+          return e.select(e.inside(a.band, j, i),
+                          e.exp_down(bias(j, i, x * a.scale) - w.log_sum_exp[i]), 0.0f);
         }),
         put(w.p));
-  score_gradient(e, bias, a.band, w);
+  score_gradient(e, bias, a, w);
   e.run(kFull, take(a.d_value), nn(w.p, w.d_out, Banded::kA, a.band), store(a.d_value));
   e.run(kFull, take(a.d_key), nn(w.ds, w.q, Banded::kA, a.band), store(a.d_key));
   e.run(kFull, take(w.dq), tn(w.ds, w.k, Banded::kA, a.band), put(w.dq));
@@ -101,7 +104,7 @@ WEFT_TILE void attention_backward_block(Engine& e, const AttentionKeys<Engine>& 
 template <class Engine, class Space>
 WEFT_TILE void attention_backward_end(Engine& e, const AttentionQueries<Engine>& a, Space& w) {
   using namespace tile;
-  e.run(kFull, take(w.dq), store(a.dq, [&](auto, auto, auto x) { return x * a.scale; }));
+  e.run(kFull, take(w.dq), store(a.dq));
 }
 
 }  // namespace weft::kernels::programs

@@ -30,17 +30,18 @@ struct DeltaSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::key, &S::value, tile::kB> m;
+  Op<&S::key, &S::value, tile::kB | tile::kEntries> m;
   Op<&S::chunk, &S::key, tile::kA> q;
   Op<&S::chunk, &S::key, tile::kA | tile::kAt | tile::kBt> k;
-  Op<&S::chunk, &S::chunk, tile::kA> n, t, p;
-  Op<&S::chunk, &S::value, tile::kB> r, beta_r;  // R, diag(beta) R
-  Op<&S::chunk, &S::value, tile::kB> u, u_to_end;
+  Op<&S::chunk, &S::chunk, tile::kA> n, p;
+  Op<&S::chunk, &S::chunk, tile::kA | tile::kEntries> t;
+  Op<&S::chunk, &S::value, tile::kEntries> r;
+  Op<&S::chunk, &S::value, tile::kB> beta_r, u, u_to_end;  // beta_r: diag(beta) R
   Vec<&S::chunk> beta, b, from_start, to_end;  // from_start: e^b, to_end: e^{b_C - b}
 
   template <class F>
   void parts(F f) {
-    f(m), f(q), f(k), f(n), f(t), f(p), f(r), f(beta_r), f(u), f(u_to_end);
+    f(m), f(q), f(k), f(n), f(p), f(t), f(r), f(beta_r), f(u), f(u_to_end);
     f(beta), f(b), f(from_start), f(to_end);
   }
 };

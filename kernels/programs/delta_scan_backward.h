@@ -55,9 +55,10 @@ struct DeltaBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::key, &S::value, tile::kB | tile::kBt> dm;  // behind the chunk, then before it
-  Vec<&S::key> product;                             // rows of <M, dM> at that place
-  Op<&S::key, &S::value, tile::kBt> m;              // M_0
+  Op<&S::key, &S::value, tile::kB | tile::kBt | tile::kEntries> dm;  // behind the chunk, then
+                                                                     // before it
+  Vec<&S::key> product;                 // rows of <M, dM> at that place
+  Op<&S::key, &S::value, tile::kBt> m;  // M_0
   Op<&S::chunk, &S::key, tile::kA | tile::kAt | tile::kB> q;
   Op<&S::chunk, &S::key, tile::kA | tile::kAt | tile::kB | tile::kBt> k;
   Op<&S::chunk, &S::value, tile::kBt> u;

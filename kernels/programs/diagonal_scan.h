@@ -33,15 +33,16 @@ struct DiagonalSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::key, &S::value, tile::kB> m;
+  Op<&S::key, &S::value, tile::kB | tile::kEntries> m;
   Vec<&S::key> u;
-  Op<&S::chunk, &S::key, tile::kA> q, k, a;              // q', k, e^g
-  Op<&S::chunk, &S::key, tile::kA> from;                 // decays from the start of the block
+  Op<&S::chunk, &S::key, tile::kEntries> q, k, a;        // q', k, e^g
+  Op<&S::chunk, &S::key, tile::kEntries> from;           // decays from the start of the block
   Op<&S::block, &S::key, tile::kA | tile::kBt> q_block;  // q' * from
   Op<&S::chunk, &S::key, tile::kA> q_start;              // q' * decays from the start of the chunk
-  Op<&S::chunk, &S::key, tile::kA | tile::kAt> k_end;    // k * decays to the end of the blocks seen
+  // k * decays to the end of the blocks seen
+  Op<&S::chunk, &S::key, tile::kA | tile::kAt | tile::kEntries> k_end;
   Op<&S::chunk, &S::value, tile::kB> v;
-  Op<&S::chunk, &S::chunk, tile::kAt> pt;
+  Op<&S::chunk, &S::chunk, tile::kAt | tile::kEntries> pt;
   Vec<&S::key> total, within, walk;  // decay of the blocks seen, of the last one; a walk's own
   Vec<&S::chunk> same;               // q . u k
 
@@ -99,6 +100,7 @@ WEFT_TILE void diagonal_extend(Engine& e, const Span& rows, Space& w, Op& to_end
     e.set(to_end, i, j, value(i, j, x));
     return x * w.a(i, j);
   });
+  e.settle(e.part(to_end, rows));
 }
 
 // The rows of P that belong to the queries of a block.
@@ -111,6 +113,7 @@ WEFT_TILE void diagonal_scores(Engine& e, const Span& rows, Space& w) {
     e.run(kFull, nt(e.part(w.k_end, before), e.part(w.q_block, Span{0, rows.count})), put(to));
   }
   e.near_scores(w.q, w.k, w.a, rows, w.pt);
+  e.settle(e.box(w.pt, rows, rows));
 }
 
 // Outputs of a chunk and the state after it, from the state w.m before it.

@@ -22,7 +22,8 @@ struct DiagonalOuterSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::chunk, &S::key, tile::kB> k, a;
+  Op<&S::chunk, &S::key, tile::kB | tile::kEntries> k;
+  Op<&S::chunk, &S::key, tile::kEntries> a;
   Op<&S::chunk, &S::value, tile::kAt> v;
   Vec<&S::key> total;
 
@@ -46,6 +47,7 @@ WEFT_TILE void diagonal_outer(Engine& e, const DiagonalChunk<Engine>& c,
     e.set(w.k, i, j, w.k(i, j) * x);
     return x * w.a(i, j);
   });
+  e.settle(w.k);
   e.run(kFull, take(before), map([&](auto, auto j, auto x) { return x * w.total[j]; }),
         tn(w.v, w.k), store(after));
 }
@@ -64,18 +66,19 @@ struct DiagonalBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::value, &S::key, tile::kB | tile::kBt> dm;  // dM^T behind the chunk, then before it
-  Vec<&S::key> u, du, product;                      // product: columns of M^T * dM^T at that place
-  Op<&S::value, &S::key, tile::kB> m;               // M_0^T
-  Op<&S::chunk, &S::key, tile::kA> q, k, a, from, to_end;
-  Op<&S::block, &S::key, tile::kB | tile::kBt> q_block;
+  // dM^T behind the chunk, then before it
+  Op<&S::value, &S::key, tile::kB | tile::kBt | tile::kEntries> dm;
+  Vec<&S::key> u, du, product;         // product: columns of M^T * dM^T at that place
+  Op<&S::value, &S::key, tile::kB> m;  // M_0^T
+  Op<&S::chunk, &S::key, tile::kEntries> q, k, a, from, to_end;
+  Op<&S::block, &S::key, tile::kA | tile::kB | tile::kBt> q_block;
   Op<&S::chunk, &S::key, tile::kB> q_start;
-  Op<&S::chunk, &S::key, tile::kA | tile::kB> k_end;  // k * to_end
-  Op<&S::chunk, &S::key, tile::kA> dq, dk;
+  Op<&S::chunk, &S::key, tile::kA | tile::kB | tile::kEntries> k_end;  // k * to_end
+  Op<&S::chunk, &S::key, tile::kEntries> dq, dk;
   Op<&S::chunk, &S::value, tile::kA | tile::kBt> v;
   Op<&S::chunk, &S::value, tile::kA | tile::kAt | tile::kB> d_out;
-  Op<&S::chunk, &S::chunk, tile::kA> pt;
-  Op<&S::chunk, &S::chunk, tile::kA | tile::kAt> dp;
+  Op<&S::chunk, &S::chunk, tile::kA | tile::kEntries> pt;
+  Op<&S::chunk, &S::chunk, tile::kA | tile::kAt | tile::kEntries> dp;
   Vec<&S::key> total, within, walk;
   Vec<&S::chunk> same, d_same;
 

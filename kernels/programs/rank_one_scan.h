@@ -41,15 +41,18 @@ struct RankOneSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::key, &S::value, tile::kB> m;
-  Op<&S::chunk, &S::key, tile::kA> q, alpha, b, k, a;  // q', alpha, b, k, e^g
-  Op<&S::chunk, &S::key, tile::kA> from;               // decays from the start of the block
+  Op<&S::key, &S::value, tile::kB | tile::kEntries> m;
+  Op<&S::chunk, &S::key, tile::kEntries> q, alpha, b, k, a;  // q', alpha, b, k, e^g
+  Op<&S::chunk, &S::key, tile::kEntries> from;               // decays from the start of the block
   Op<&S::block, &S::key, tile::kA | tile::kBt> q_block, alpha_block;  // queries * from
   Op<&S::chunk, &S::key, tile::kA> q_start, alpha_start;              // from the start of the chunk
-  Op<&S::chunk, &S::key, tile::kA | tile::kAt> b_end, k_end;  // to the end of the blocks seen
-  Op<&S::chunk, &S::value, tile::kB> v, r, z;
-  Op<&S::chunk, &S::chunk, tile::kAt> qb, qk, ab, ak;
-  Op<&S::chunk, &S::chunk, tile::kA> t;
+  // To the end of the blocks seen.
+  Op<&S::chunk, &S::key, tile::kA | tile::kAt | tile::kEntries> b_end, k_end;
+  Op<&S::chunk, &S::value, tile::kB> v, r;
+  Op<&S::chunk, &S::value, tile::kB | tile::kEntries> z;
+  Op<&S::chunk, &S::chunk, tile::kAt | tile::kEntries> qb, qk, ak;
+  Op<&S::chunk, &S::chunk, tile::kEntries> ab;
+  Op<&S::chunk, &S::chunk, tile::kA | tile::kEntries> t;
   Vec<&S::key> total, within, walk;  // decay of the blocks seen, of the last one; a walk's own
   Vec<&S::chunk> strength, qb_same, qk_same;  // q . b and q . k of a token with itself
 
@@ -130,6 +133,11 @@ WEFT_TILE void rank_one_scores(Engine& e, const Span& rows, Space& w) {
                   rows);
   } else {
     e.near_scores(Near{{&w.q, &w.alpha}, {&w.b}, w.a, {{&w.qb}, {&w.ab}}}, rows);
+  }
+  e.settle(e.box(w.qb, rows, rows));
+  if constexpr (Space::general) {
+    e.settle(e.box(w.qk, rows, rows));
+    e.settle(e.box(w.ak, rows, rows));
   }
 }
 

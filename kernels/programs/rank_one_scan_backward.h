@@ -66,20 +66,22 @@ struct RankOneBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::key, &S::value, tile::kB | tile::kBt> dm;  // behind the chunk, then before it
-  Vec<&S::key> product;                             // rows of M * dM at that place
-  Op<&S::key, &S::value, tile::kBt> m;              // M_0
-  Op<&S::chunk, &S::key, tile::kA> q, alpha, b, k, a, from, to_end;
-  Op<&S::block, &S::key, tile::kB | tile::kBt> q_block, alpha_block;
+  // Behind the chunk, then before it.
+  Op<&S::key, &S::value, tile::kB | tile::kBt | tile::kEntries> dm;
+  Vec<&S::key> product;                 // rows of M * dM at that place
+  Op<&S::key, &S::value, tile::kBt> m;  // M_0
+  Op<&S::chunk, &S::key, tile::kEntries> q, alpha, b, k, a, from, to_end;
+  Op<&S::block, &S::key, tile::kA | tile::kB | tile::kBt> q_block, alpha_block;
   Op<&S::chunk, &S::key, tile::kAt> q_start, alpha_start;
-  Op<&S::chunk, &S::key, tile::kA | tile::kB> b_end, k_end;
-  Op<&S::chunk, &S::key, tile::kA> dq, d_alpha, db, dk;
+  Op<&S::chunk, &S::key, tile::kA | tile::kB | tile::kEntries> b_end, k_end;
+  Op<&S::chunk, &S::key, tile::kA | tile::kEntries> db;  // first: b over the decays of the chunk
+  Op<&S::chunk, &S::key, tile::kEntries> dq, d_alpha, dk;
   Op<&S::chunk, &S::value, tile::kA | tile::kBt> v, z;
   Op<&S::chunk, &S::value, tile::kA | tile::kB> d_out, x;
   Op<&S::chunk, &S::value, tile::kB> dz;
   Op<&S::chunk, &S::chunk, tile::kA> qb, qk, ak;
   Op<&S::chunk, &S::chunk, tile::kAt> t;
-  Op<&S::chunk, &S::chunk, tile::kA | tile::kAt> d_qb, d_qk, d_ab, d_ak;
+  Op<&S::chunk, &S::chunk, tile::kA | tile::kAt | tile::kEntries> d_qb, d_qk, d_ab, d_ak;
   Vec<&S::key> total, within, walk;
   Vec<&S::chunk> strength, qb_same, qk_same, d_qb_same, d_qk_same, d_strength;
 
@@ -130,6 +132,7 @@ WEFT_TILE void rank_one_score_gradients(Engine& e, const RankOneChunkGradients<E
     e.set(b_end, i, j, x * w.b(i, j));
     return x * w.a(i, j);
   });
+  e.settle(b_end);
   e.run(kFull, nn(b_end, w.dm), nn(w.qb, w.d_out, Banded::kA, kAbove),
         map([&](auto i, auto j, auto x) { return x + w.qb_same[i] * w.d_out(i, j); }), put(w.dz));
   if constexpr (Space::general) {

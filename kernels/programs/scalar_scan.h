@@ -28,7 +28,7 @@ struct ScanOutputSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::key, &S::value, tile::kB> m;
+  Op<&S::key, &S::value, tile::kB | tile::kEntries> m;
   Op<&S::chunk, &S::key, tile::kA> q;
   Op<&S::chunk, &S::key, tile::kBt> k;
   Op<&S::chunk, &S::value, tile::kB> v;

@@ -69,9 +69,10 @@ struct ScanBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::value, &S::key, tile::kB | tile::kBt> dm;  // dM^T after the chunk, then before it
-  Vec<&S::value> product;                           // rows of <M, dM> at that place
-  Op<&S::value, &S::key, tile::kB> m;               // M_0^T
+  Op<&S::value, &S::key, tile::kB | tile::kBt | tile::kEntries> dm;  // dM^T after the chunk, then
+                                                                     // before it
+  Vec<&S::value> product;              // rows of <M, dM> at that place
+  Op<&S::value, &S::key, tile::kB> m;  // M_0^T
   Op<&S::chunk, &S::key, tile::kA | tile::kB> q;
   Op<&S::chunk, &S::key, tile::kA | tile::kB | tile::kBt> k;
   Op<&S::chunk, &S::value, tile::kA | tile::kBt> v;

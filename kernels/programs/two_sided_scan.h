@@ -32,12 +32,13 @@ struct DecaySide {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::chunk, width, tile::kA | tile::kB | tile::kBt> q;
-  Op<&S::chunk, width, tile::kA> a, from;
-  Op<&S::chunk, width, tile::kA | tile::kB> k;
+  Op<&S::chunk, width, tile::kA | tile::kB | tile::kBt | tile::kEntries> q;
+  Op<&S::chunk, width, tile::kEntries> a, from;
+  Op<&S::chunk, width, tile::kA | tile::kB | tile::kEntries> k;
   Op<&S::block, width, tile::kA | tile::kB | tile::kBt> q_block;
-  Op<&S::chunk, width, tile::kA | tile::kAt | tile::kB> q_start, k_end;
-  Op<&S::chunk, &S::chunk, tile::kA | tile::kAt> pt;
+  Op<&S::chunk, width, tile::kA | tile::kAt | tile::kB> q_start;
+  Op<&S::chunk, width, tile::kA | tile::kAt | tile::kB | tile::kEntries> k_end;
+  Op<&S::chunk, &S::chunk, tile::kA | tile::kAt | tile::kEntries> pt;
   Vec<width> total, within, walk;
 
   template <class F>
@@ -54,10 +55,10 @@ struct TwoSidedSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::key, &S::value, tile::kB> m;
+  Op<&S::key, &S::value, tile::kB | tile::kEntries> m;
   DecaySide<Engine, S, &S::key> key;
   DecaySide<Engine, S, &S::value> value;  // of it: a, k (v), from, k_end, total, within, walk
-  Op<&S::chunk, &S::value, tile::kA> out;
+  Op<&S::chunk, &S::value, tile::kEntries> out;
   Vec<&S::chunk> same;  // q . k
 
   template <class F>

@@ -25,14 +25,16 @@ struct TwoSidedOuterSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::chunk, &S::key, tile::kB> k, a;
-  Op<&S::chunk, &S::value, tile::kAt> v, c;
+  Op<&S::chunk, &S::key, tile::kB | tile::kEntries> k;
+  Op<&S::chunk, &S::value, tile::kAt | tile::kEntries> v;
+  Op<&S::chunk, &S::key, tile::kEntries> a;
+  Op<&S::chunk, &S::value, tile::kEntries> c;
   Vec<&S::key> key_total;
   Vec<&S::value> value_total;
 
   template <class F>
   void parts(F f) {
-    f(k), f(a), f(v), f(c), f(key_total), f(value_total);
+    f(k), f(v), f(a), f(c), f(key_total), f(value_total);
   }
 };
 
@@ -44,6 +46,7 @@ WEFT_TILE void carry_to_end(Engine& e, const Decays& a, Op& y, Vec& total) {
     e.set(y, i, j, y(i, j) * x);
     return x * a(i, j);
   });
+  e.settle(y);
 }
 
 // M^T carried through a chunk.
@@ -73,7 +76,7 @@ struct TwoSidedChunkGradients {
 template <class Engine, class S, auto width>
 struct DecaySideGradients : DecaySide<Engine, S, width> {
   using Base = DecaySide<Engine, S, width>;
-  typename Base::template Op<&S::chunk, width, tile::kA> to_end, dq, dk;
+  typename Base::template Op<&S::chunk, width, tile::kEntries> to_end, dq, dk;
 
   template <class F>
   void parts(F f) {
@@ -88,10 +91,11 @@ struct TwoSidedBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::value, &S::key, tile::kB | tile::kBt> dm;  // dM^T behind the chunk, then before it
-  Vec<&S::key> key_product;                         // sums over values of M^T * dM^T at that place
-  Vec<&S::value> value_product;                     // and over keys
-  Op<&S::value, &S::key, tile::kB | tile::kBt> m;   // M_0^T
+  // dM^T behind the chunk, then before it.
+  Op<&S::value, &S::key, tile::kB | tile::kBt | tile::kEntries> dm;
+  Vec<&S::key> key_product;                        // sums over values of M^T * dM^T at that place
+  Vec<&S::value> value_product;                    // and over keys
+  Op<&S::value, &S::key, tile::kB | tile::kBt> m;  // M_0^T
   DecaySideGradients<Engine, S, &S::key> key;
   DecaySideGradients<Engine, S, &S::value> value;
   Vec<&S::chunk> same, d_same;

@@ -3,8 +3,9 @@
 #include "kernels/tile/cpu_inverse.h"
 #include "kernels/tile/cpu_steps.h"
 
-// The CPU engine: one thread, f32 operands, AVX-512, AVX2 or plain vectors by the flags this is
-// compiled with. Include only from kernels/cpu/*.cc.
+// The CPU engine: one thread, AVX-512, AVX2 or plain vectors by the flags this is compiled with.
+// Products read f32 words, or pairs of bf16 where the machine multiplies those faster; everything
+// else is f32. Include only from kernels/cpu/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 template <tile::Form form, class A, class B>
@@ -18,14 +19,15 @@ WEFT_INLINE void extent_of(const tile::Take<Source>& step, int64_t& rows, int64_
   columns = step.source.columns;
 }
 
-class Engine {
+template <class Words>
+class EngineOf {
  public:
   using In = tile::In;
   using Out = tile::Out;
   using InVector = tile::InVector;
   using OutVector = tile::OutVector;
   template <class S, auto rows, auto columns, unsigned uses>
-  using Operand = WEFT_ISA_NAMESPACE::Operand<S, rows, columns, uses>;
+  using Operand = WEFT_ISA_NAMESPACE::Operand<Words, S, rows, columns, uses>;
   template <class S, auto size>
   using Vector = WEFT_ISA_NAMESPACE::Vector<S, size>;
 
@@ -76,19 +78,40 @@ class Engine {
   template <class Op>
   WEFT_INLINE void borrow(Op& op, const In& view) {
     static_assert(!Op::has_turned);
-    op.plain = static_cast<float*>(const_cast<void*>(view.data));
-    op.stride = view.stride;
+    if constexpr (Op::exact) {
+      op.plain = op.left = op.down = static_cast<float*>(const_cast<void*>(view.data));
+      op.stride = op.left_stride = op.down_stride = view.stride;
+    } else {
+      load(op, view);
+    }
   }
   template <class Op>
   WEFT_INLINE void clear(Op& op) {
-    for (int64_t i = 0; i < op.rows * op.stride; i += kLanes) put_floats(op.plain + i, VF{});
+    load(op, In{});
+  }
+  // The operand as what its entries say, or as what products read: what is put into one does not
+  // change the other, unless products read entries.
+  template <class Op>
+  WEFT_INLINE static OperandPart<Words, tile::kEntries> entries(const Op& op) {
+    static_assert(Op::has_plain);
+    return OperandPart<Words, tile::kEntries>(op);
+  }
+  template <class Op>
+  WEFT_INLINE static OperandPart<Words, Op::uses & ~tile::kEntries> factors(const Op& op) {
+    return OperandPart<Words, Op::uses & ~tile::kEntries>(op);
+  }
+  // Entries that were set one by one are ready for products.
+  template <class Op>
+  WEFT_INLINE void settle(Op&& op) {
+    words_of_entries(op);
   }
 
   // op, zero on and above the diagonal, becomes (I + op)^{-1}.
   template <class Op>
   WEFT_INLINE void invert_unit_lower(Op& op) {
-    static_assert(!Op::has_turned);
+    static_assert(!Op::has_turned && Op::has_plain);
     WEFT_ISA_NAMESPACE::invert_unit_lower(op);
+    words_of_entries(op);
   }
 
   WEFT_INLINE void load(Numbers& v, const InVector& view) {
@@ -137,7 +160,7 @@ class Engine {
     extent_of(first, rows, columns);
     (prepare(rest), ...);
     const int64_t padded = round_up(rows, 4);
-    Strip t;
+    Strip t(tiles_);
     for (t.j = 0; t.j < columns; t.j += kStripColumns) {
       t.columns = columns - t.j < kStripColumns ? columns - t.j : kStripColumns;
       for (t.i = 0; t.i < padded; t.i += t.height) {
@@ -156,7 +179,7 @@ class Engine {
   }
 
  private:
-  static constexpr int kSoon = 10, kLine = 64, kLinesPerStrip = 8;
+  static constexpr int kSoon = 10, kLine = 64, kLinesPerStrip = 16;
   struct Rows {
     const char* data;
     int64_t stride, rows, bytes;
@@ -188,8 +211,17 @@ class Engine {
     return static_cast<int32_t>(x > limit ? limit : x < -limit ? -limit : x);
   }
 
+  TileUnit tiles_;
   Rows soon_[kSoon];
   int soon_count_ = 0;
 };
+
+// Levels with products of bf16 see bf16 inputs only (kernels/by_isa.h).
+#if defined(__AVX512BF16__)
+using EngineWords = PairWords;
+#else
+using EngineWords = FloatWords<float>;
+#endif
+using Engine = EngineOf<EngineWords>;
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

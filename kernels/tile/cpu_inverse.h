@@ -25,41 +25,41 @@ WEFT_INLINE void invert_block(const Matrix& op, int64_t first, int64_t rows, flo
   }
 }
 
-// y [16, kStripColumns] = E_I - L_I T at columns [j, j + kStripColumns). T is lower triangular, so
-// its rows before j do not count, and columns of L that have become T already are not read.
+// y [16, kVectorColumns] = E_I - L_I T at columns [j, j + kVectorColumns). T is lower triangular,
+// so its rows before j do not count, and columns of L that have become T already are not read.
 WEFT_INLINE void right_side(const Matrix& op, int64_t first, int64_t rows, int64_t j, float* y) {
   const int64_t depth = first > j ? first - j : 0;
   for (int64_t r = 0; r < rows; r += 4) {
-    multiply<4, false>({op.plain + (first + r) * op.stride + j, op.stride,
-                        op.plain + j * op.stride + j, op.stride, depth},
-                       y + r * kStripColumns, true);
+    multiply<FloatWords<float>, 4, false>({op.plain + (first + r) * op.stride + j, op.stride,
+                                           op.plain + j * op.stride + j, op.stride, depth},
+                                          y + r * kVectorColumns, true);
   }
   for (int64_t r = 0; r < kInverseBlock; ++r) {
-    float* row = y + r * kStripColumns;
-    for (int64_t c = 0; c < kStripColumns; c += kLanes)
+    float* row = y + r * kVectorColumns;
+    for (int64_t c = 0; c < kVectorColumns; c += kLanes)
       put_floats(row + c, r < rows ? -get_floats(row + c) : VF{});
     const int64_t diagonal = first + r - j;
-    if (r < rows && diagonal >= 0 && diagonal < kStripColumns) row[diagonal] += 1.0f;
+    if (r < rows && diagonal >= 0 && diagonal < kVectorColumns) row[diagonal] += 1.0f;
   }
 }
 
 // op: L, zero on and above the diagonal, becomes (I + L)^{-1}.
 [[gnu::noinline]] inline void invert_unit_lower(const Matrix& op) {
   alignas(64) float block[kInverseBlock * kInverseBlock];
-  alignas(64) float y[kInverseBlock * kStripColumns], result[4 * kStripColumns];
+  alignas(64) float y[kInverseBlock * kVectorColumns], result[4 * kVectorColumns];
   for (int64_t first = 0; first < op.rows; first += kInverseBlock) {
     const int64_t left = op.rows - first, rows = left < kInverseBlock ? left : kInverseBlock;
     invert_block(op, first, rows, block);
-    for (int64_t j = 0; j < first + rows; j += kStripColumns) {
+    for (int64_t j = 0; j < first + rows; j += kVectorColumns) {
       right_side(op, first, rows, j, y);
       for (int64_t r = 0; r < rows; ++r) {
         if (r % 4 == 0) {
-          multiply<4, false>({block + r * kInverseBlock, kInverseBlock, y, kStripColumns, rows},
-                             result, true);
+          multiply<FloatWords<float>, 4, false>(
+              {block + r * kInverseBlock, kInverseBlock, y, kVectorColumns, rows}, result, true);
         }
         float* to = op.plain + (first + r) * op.stride + j;
-        for (int64_t c = 0; c < kStripColumns; c += kLanes)
-          put_floats(to + c, get_floats(result + r % 4 * kStripColumns + c));
+        for (int64_t c = 0; c < kVectorColumns; c += kLanes)
+          put_floats(to + c, get_floats(result + r % 4 * kVectorColumns + c));
       }
     }
   }

@@ -1,11 +1,13 @@
 #pragma once
 
-#include <utility>
+#include <type_traits>
 
+#include "kernels/cpu/transpose.h"
 #include "kernels/tile/cpu_storage.h"
 #include "kernels/tile/view.h"
 
-// Loads into operands: widening, and transposing for the uses that want it.
+// Loads into operands: widening or rounding into the words of their products, and transposing for
+// the uses that want it.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 // Lanes [j, j + kLanes) of a row of `columns` elements; beyond the end zeros are read, nothing
@@ -24,79 +26,172 @@ WEFT_INLINE void store_lanes(T* row, int64_t j, int64_t columns, VF x) {
   }
 }
 
-template <int distance, size_t... lane>
-WEFT_INLINE void exchange(VF& a, VF& b, std::index_sequence<lane...>) {
-  const VF x = a, y = b;
-  a = __builtin_shufflevector(x, y, ((lane & distance) ? kLanes + lane - distance : lane)...);
-  b = __builtin_shufflevector(x, y, ((lane & distance) ? kLanes + lane : lane + distance)...);
+// kLanes words of bf16 from column j on, as they lie in memory.
+WEFT_INLINE VF load_pairs(const bf16* row, int64_t j, int64_t columns) {
+  if (j + 2 * kLanes <= columns) return PairWords::along(row, j / 2);
+  bf16 part[2 * kLanes] = {};
+  for (int64_t c = 0; j + c < columns; ++c) part[c] = row[j + c];
+  return PairWords::along(part, 0);
 }
-template <int distance>
-WEFT_INLINE void exchange_blocks(VF (&x)[kLanes]) {
-#pragma GCC unroll 16
-  for (int r = 0; r < kLanes; ++r) {
-    if ((r & distance) == 0) {
-      exchange<distance>(x[r], x[r + distance], std::make_index_sequence<kLanes>{});
-    }
-  }
-  if constexpr (distance > 1) exchange_blocks<distance / 2>(x);
-}
-// The transpose of a kLanes x kLanes block: blocks of half the size change places, then theirs.
-WEFT_INLINE void transpose(VF (&x)[kLanes]) { exchange_blocks<kLanes / 2>(x); }
 
-// Rows of kLanes x kLanes numbers at (i, j), transposed, into the turned form of `op`.
+// Entries (i, j ..) and (i + 1, j ..) of an operand, i even, into all its forms but the turned one.
 template <class Op>
-WEFT_INLINE void put_turned(Op& op, int64_t i, int64_t j, VF (&x)[kLanes]) {
-  transpose(x);
-  float* to = op.turned + j * op.turned_stride + i;
-  const int64_t count = op.columns - j;
-#pragma GCC unroll 16
-  for (int64_t c = 0; c < kLanes; ++c) {
-    if (c < count) put_floats(to + c * op.turned_stride, x[c]);
+WEFT_INLINE void put_rows(Op& op, int64_t i, int64_t j, VF even, VF odd) {
+  const bool both = i + 1 < op.rows;
+  if constexpr (Op::has_plain) {
+    put_floats(op.plain + i * op.stride + j, even);
+    if (both) put_floats(op.plain + (i + 1) * op.stride + j, odd);
+  }
+  if constexpr (Op::has_left) {
+    auto* to = reinterpret_cast<bf16*>(op.left + i * op.left_stride) + j;
+    store(to, even);
+    if (both) store(to + 2 * op.left_stride, odd);
+  }
+  if constexpr (Op::has_down) {
+    put_floats(op.down + i / 2 * op.down_stride + j, PairWords::of_rows(even, odd));
   }
 }
 
-// The turned form is made from blocks of kLanes x kLanes; `row(i, j)` gives a vector, 0 <= i <
-// op.rows.
+// The turned form is made of squares of kLanes rows and words: row_words(i, word) gives a vector,
+// 0 <= i < op.rows.
 template <class Op, class Get>
-WEFT_INLINE void fill_turned(Op& op, Get row) {
+WEFT_INLINE void fill_turned(Op& op, Get row_words) {
+  const int64_t width = Op::words(op.columns);
   for (int64_t i = 0; i < op.rows; i += kLanes) {
     const int64_t rows = op.rows - i;
-    for (int64_t j = 0; j < op.columns; j += kLanes) {
+    for (int64_t w = 0; w < width; w += kLanes) {
       VF x[kLanes];
       if (rows >= kLanes) {
 #pragma GCC unroll 16
-        for (int64_t r = 0; r < kLanes; ++r) x[r] = row(i + r, j);
+        for (int64_t r = 0; r < kLanes; ++r) x[r] = row_words(i + r, w);
       } else {
-        for (int64_t r = 0; r < kLanes; ++r) x[r] = r < rows ? row(i + r, j) : VF{};
+        for (int64_t r = 0; r < kLanes; ++r) x[r] = r < rows ? row_words(i + r, w) : VF{};
       }
-      put_turned(op, i, j, x);
+      transpose(x);
+      float* to = op.turned + w * op.turned_stride + i;
+      const int64_t count = width - w;
+#pragma GCC unroll 16
+      for (int64_t c = 0; c < kLanes; ++c) {
+        if (c < count) put_floats(to + c * op.turned_stride, x[c]);
+      }
     }
   }
 }
 
-// op.turned = op.plain^T, after a run has put into op.
+// The risen form, from the words down the rows.
+template <class Op>
+WEFT_INLINE void fill_risen(Op& op) {
+  const int64_t height = Op::words(op.rows);
+  for (int64_t w = 0; w < height; w += kLanes) {
+    for (int64_t j = 0; j < op.columns; j += kLanes) {
+      VF x[kLanes];
+      for (int64_t r = 0; r < kLanes; ++r)
+        x[r] = w + r < height ? get_floats(op.down + (w + r) * op.down_stride + j) : VF{};
+      transpose(x);
+      for (int64_t c = 0; c < kLanes && j + c < op.columns; ++c)
+        put_floats(op.risen + (j + c) * op.risen_stride + w, x[c]);
+    }
+  }
+}
+
+// The turned form, from the entries or the words of A, and the risen one, after a run has put into
+// op.
 template <class Op>
 WEFT_INLINE void turn(Op& op) {
-  if constexpr (Op::has_turned) {
+  if constexpr (Op::has_risen) fill_risen(op);
+  if constexpr (!Op::has_turned) {
+    return;
+  } else if constexpr (Op::exact) {
     fill_turned(op, [&](int64_t i, int64_t j) { return get_floats(op.plain + i * op.stride + j); });
+  } else if constexpr (Op::has_left) {
+    fill_turned(op,
+                [&](int64_t i, int64_t w) { return get_floats(op.left + i * op.left_stride + w); });
+  } else {
+    static_assert(Op::has_plain, "nothing to make the turned form of");
+    fill_turned(op, [&](int64_t i, int64_t w) {
+      const float* at = op.plain + i * op.stride + 2 * w;
+      return PairWords::of_columns(get_floats(at), get_floats(at + kLanes));
+    });
+  }
+}
+
+// All words from the entries, after something else than a run has written those.
+template <class Op>
+WEFT_INLINE void words_of_entries(Op& op) {
+  static_assert(Op::has_plain);
+  if constexpr (!Op::exact && (Op::has_left || Op::has_down)) {
+    OperandPart<typename Op::Words, Op::uses & ~tile::kEntries> words(op);
+    for (int64_t i = 0; i < op.rows; i += 2) {
+      const float* at = op.plain + i * op.stride;
+      const bool both = i + 1 < op.rows;
+      for (int64_t j = 0; j < op.columns; j += kLanes) {
+        put_rows(words, i, j, get_floats(at + j), both ? get_floats(at + op.stride + j) : VF{});
+      }
+    }
+  }
+  turn(op);
+}
+
+// Two bf16 rows as words of op, as they are.
+template <class Op>
+WEFT_INLINE void copy_rows(Op& op, int64_t i, const bf16* const (&rows)[2]) {
+  if constexpr (Op::has_left) {
+    float* to = op.left + i * op.left_stride;
+    for (int64_t j = 0; j < op.columns; j += 2 * kLanes) {
+      put_floats(to + j / 2, PairWords::along(rows[0], j / 2));
+      put_floats(to + op.left_stride + j / 2, PairWords::along(rows[1], j / 2));
+    }
+  }
+  if constexpr (Op::has_down) {
+    float* to = op.down + i / 2 * op.down_stride;
+    for (int64_t j = 0; j < op.columns; j += kLanes) put_floats(to + j, PairWords::across(rows, j));
   }
 }
 
 // op(i, j) = f(i, j, view(i, j)), in the forms that `op` is used in.
 template <class Op, class T, class F>
 WEFT_INLINE void load_operand(Op& op, const T* data, const tile::In& view, F f) {
+  constexpr bool raw = std::is_same_v<T, bf16> && std::is_same_v<F, tile::Same>;
   const auto row = [&](int64_t i, int64_t j) {
     if (i >= view.rows) return VF{};
     return f(Row{i}, Column{j}, load_lanes(data + i * view.stride, j, view.columns));
   };
-  if constexpr (Op::has_plain) {
-    for (int64_t i = 0; i < op.rows; ++i) {
-      float* to = op.plain + i * op.stride;
-      for (int64_t j = 0; j < op.columns; j += kLanes) put_floats(to + j, row(i, j));
+  if constexpr (Op::exact) {
+    if constexpr (Op::has_plain) {
+      for (int64_t i = 0; i < op.rows; ++i) {
+        float* to = op.plain + i * op.stride;
+        for (int64_t j = 0; j < op.columns; j += kLanes) put_floats(to + j, row(i, j));
+      }
+      turn(op);
+    } else {
+      fill_turned(op, row);
     }
-    turn(op);
   } else {
-    fill_turned(op, row);
+    if constexpr (Op::has_plain || Op::has_left || Op::has_down) {
+      const bool whole = view.columns == op.columns && view.columns % (2 * kLanes) == 0;
+      for (int64_t i = 0; i < op.rows; i += 2) {
+        if constexpr (raw && !Op::has_plain) {
+          if (whole && i + 1 < view.rows) {
+            copy_rows(op, i, {data + i * view.stride, data + (i + 1) * view.stride});
+            continue;
+          }
+        }
+        for (int64_t j = 0; j < op.columns; j += kLanes) {
+          put_rows(op, i, j, row(i, j), row(i + 1, j));
+        }
+      }
+    }
+    if constexpr (Op::has_turned) {
+      fill_turned(op, [&](int64_t i, int64_t w) {
+        if (i >= view.rows) return VF{};
+        if constexpr (raw) {
+          return load_pairs(data + i * view.stride, 2 * w, view.columns);
+        } else {
+          return PairWords::of_columns(row(i, 2 * w), row(i, 2 * w + kLanes));
+        }
+      });
+    }
+    if constexpr (Op::has_risen) fill_risen(op);
   }
 }
 

@@ -30,7 +30,9 @@ WEFT_INLINE VF lanes_of(const tile::MatrixView<Byte>& view, Row i, Column j) {
   }
   return load_lanes(static_cast<const bf16*>(view.data) + row, j.j, view.columns);
 }
-WEFT_INLINE VF lanes_of(const Matrix& op, Row i, Column j) { return op(i, j); }
+template <class Op>
+requires requires { Op::uses; }
+WEFT_INLINE VF lanes_of(const Op& op, Row i, Column j) { return op(i, j); }
 
 template <class Source>
 struct TakeCursor {
@@ -69,16 +71,41 @@ struct PutCursor {
   }
   WEFT_INLINE void end() {}
 };
+// The same in words of pairs. Strips begin at even rows; two rows make one row of words.
 template <class Op, class F>
-WEFT_INLINE PutCursor<F> cursor(const tile::Put<Op, F>& step, const Place& at) {
-  return {step.f, at.j, step.op.plain + at.strip.i * step.op.stride + at.j.j, step.op.stride};
+struct PutPairsCursor {
+  const F& f;
+  Column j;
+  Op& op;
+  VF even{};
+  int64_t next = 0;  // the row to come
+  WEFT_INLINE VF operator()(Row i, VF x) {
+    const VF y = f(i, j, x);
+    if (i.i % 2 == 0) {
+      even = y;
+    } else {
+      put_rows(op, i.i - 1, j.j, even, y);
+    }
+    next = i.i + 1;
+    return x;
+  }
+  WEFT_INLINE void end() {
+    if (next % 2 != 0) put_rows(op, next - 1, j.j, even, VF{});
+  }
+};
+template <class Op, class F>
+WEFT_INLINE auto cursor(const tile::Put<Op, F>& step, const Place& at) {
+  if constexpr (Op::exact) {
+    return PutCursor<F>{step.f, at.j, step.op.plain + at.strip.i * step.op.stride + at.j.j,
+                        step.op.stride};
+  } else {
+    return PutPairsCursor<Op, F>{step.f, at.j, step.op};
+  }
 }
 template <class Op, class F>
 WEFT_INLINE void skip(const tile::Put<Op, F>& step, const Strip& t) {
-  for (int64_t r = 0; r < t.rows; ++r) {
-    float* to = step.op.plain + (t.i + r) * step.op.stride + t.j;
-    put_floats(to, VF{});
-    put_floats(to + kLanes, VF{});
+  for (int64_t c = 0; c < kStripColumns; c += kLanes) {
+    for (int64_t r = 0; r < t.rows; r += 2) put_rows(step.op, t.i + r, t.j + c, VF{}, VF{});
   }
 }
 template <class Op, class F>

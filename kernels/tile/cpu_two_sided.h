@@ -6,8 +6,7 @@
 // transposed. Include only from kernels/cpu/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
-class TwoSidedEngine : public WalkEngine {
- public:
+struct TwoSides : Walks {
   // out(i, c) += sum over j < i of p(j, i) v(j, c) a(j + 1, c) ... a(i, c), both in `rows`.
   static void near_reads(const Matrix& p, const Matrix& v, const Matrix& a, Span rows,
                          Matrix& out) {
@@ -24,7 +23,7 @@ class TwoSidedEngine : public WalkEngine {
     }
   }
 
-  // WalkEngine::near_gradients with the gradient of the sums transposed, dp(j, i).
+  // Walks::near_gradients with the gradient of the sums transposed, dp(j, i).
   static void near_gradients_turned(const Pairs& of, Span rows, const Matrix& dp, Matrix& dq,
                                     Matrix& dk) {
     for (int64_t c = 0; c < of.q.columns; c += kLanes) {
@@ -43,5 +42,7 @@ class TwoSidedEngine : public WalkEngine {
     }
   }
 };
+
+using TwoSidedEngine = WalkEngineOf<EngineWords, TwoSides>;
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <type_traits>
+#include <utility>
+
 #include "kernels/tile/cpu.h"
 
 // Words for decays that differ from channel to channel: parts of operands, walks along the rows of
@@ -8,42 +11,14 @@
 // underflows is zero. Include only from kernels/cpu/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
-// Rows of an operand, or a box of it, in its coordinates from zero. Boxes begin at multiples of 16
-// and are put from left to right: a put fills whole strips, beyond the box too.
-template <unsigned uses_>
-struct OperandPart : Matrix {
-  static constexpr unsigned uses = uses_;
-  static constexpr bool has_plain = (uses & (tile::kA | tile::kAt | tile::kB)) != 0;
-  static constexpr bool has_turned = (uses & tile::kBt) != 0;
-};
-
-class WalkEngine : public Engine {
- public:
+// What sees entries only.
+struct Walks {
   // Rows [first, first + count) of an operand.
   struct Span {
     int64_t first, count;
   };
 
-  template <class Op>
-  WEFT_INLINE static OperandPart<Op::uses> part(const Op& op, Span rows) {
-    OperandPart<Op::uses> p;
-    p.rows = rows.count;
-    p.columns = op.columns;
-    p.plain = op.plain + rows.first * op.stride;
-    p.stride = op.stride;
-    p.turned = op.turned + rows.first;
-    p.turned_stride = op.turned_stride;
-    return p;
-  }
-  template <class Op>
-  WEFT_INLINE static OperandPart<Op::uses> box(const Op& op, Span rows, Span columns) {
-    static_assert(!Op::has_turned);
-    OperandPart<Op::uses> p = part(op, rows);
-    p.columns = columns.count;
-    p.plain += columns.first;
-    return p;
-  }
-
+  // Writes entries; `settle` makes products see them.
   WEFT_INLINE static void set(Matrix& op, Row i, Column j, VF x) {
     put_floats(op.plain + i.i * op.stride + j.j, x);
   }
@@ -81,23 +56,42 @@ class WalkEngine : public Engine {
 
 inline constexpr int64_t kNearRows = 16;
 
-inline void WalkEngine::near_scores(const Matrix& q, const Matrix& k, const Matrix& a, Span rows,
-                                    Matrix& p) {
-  for (int64_t i = rows.first + 1; i < rows.first + rows.count; ++i) {
-    VF sums[kNearRows] = {};
-    for (int64_t c = 0; c < q.columns; c += kLanes) {
-      VF w = q(Row{i}, Column{c});
-      for (int64_t j = i - 1; j >= rows.first; --j) {
-        sums[j - rows.first] += w * k(Row{j}, Column{c});
-        w *= a(Row{j}, Column{c});
-      }
-    }
-    for (int64_t j = rows.first; j < i; ++j) p.plain[j * p.stride + i] = sum(sums[j - rows.first]);
+// f(n) for the rows of a block that have n = 1, 2, ... rows of it before them, n a constant.
+template <class F>
+WEFT_INLINE void for_counts(Walks::Span rows, F f) {
+  [&]<int... n>(std::integer_sequence<int, n...>) {
+    ((n + 1 < rows.count ? f(std::integral_constant<int, n + 1>{}) : void()), ...);
   }
+  (std::make_integer_sequence<int, kNearRows - 1>{});
 }
 
-inline void WalkEngine::near_gradients(const Pairs& of, Span rows, const Matrix& dp, Matrix& dq,
-                                       Matrix& dk) {
+// Row first + count of near_scores against the `count` rows before it, latest first: sums stay in
+// registers.
+template <int count>
+WEFT_INLINE void near_row(const Matrix& q, const Matrix& k, const Matrix& a, int64_t first,
+                          Matrix& p) {
+  const int64_t i = first + count;
+  VF sums[count] = {};
+  for (int64_t c = 0; c < q.columns; c += kLanes) {
+    VF w = q(Row{i}, Column{c});
+#pragma GCC unroll 16
+    for (int64_t j = count - 1; j >= 0; --j) {
+      sums[j] += w * k(Row{first + j}, Column{c});
+      w *= a(Row{first + j}, Column{c});
+    }
+  }
+  float* to = p.plain + first * p.stride + i;
+#pragma GCC unroll 16
+  for (int64_t j = 0; j < count; ++j) to[j * p.stride] = sum(sums[j]);
+}
+
+inline void Walks::near_scores(const Matrix& q, const Matrix& k, const Matrix& a, Span rows,
+                               Matrix& p) {
+  for_counts(rows, [&](auto count) { near_row<decltype(count)::value>(q, k, a, rows.first, p); });
+}
+
+inline void Walks::near_gradients(const Pairs& of, Span rows, const Matrix& dp, Matrix& dq,
+                                  Matrix& dk) {
   for (int64_t c = 0; c < of.q.columns; c += kLanes) {
     const Column column{c};
     for (int64_t i = rows.first + 1; i < rows.first + rows.count; ++i) {
@@ -113,5 +107,39 @@ inline void WalkEngine::near_gradients(const Pairs& of, Span rows, const Matrix&
     }
   }
 }
+
+// `Entries`: Walks, or what adds to them.
+template <class Words, class Entries = Walks>
+class WalkEngineOf : public EngineOf<Words>, public Entries {
+ public:
+  using typename Entries::Span;
+
+  // Rows of an operand, or a box of it, in its coordinates from zero. They begin at multiples of
+  // 16; boxes are put from left to right: a put fills whole strips, beyond the box too.
+  template <class Op>
+  WEFT_INLINE static OperandPart<Words, Op::uses> part(const Op& op, Span rows) {
+    OperandPart<Words, Op::uses> p(op);
+    p.rows = rows.count;
+    p.plain += rows.first * op.stride;
+    p.left += rows.first * op.left_stride;
+    p.down += rows.first / Words::kPerWord * op.down_stride;
+    p.turned += rows.first;
+    p.risen += rows.first / Words::kPerWord;
+    return p;
+  }
+  template <class Op>
+  WEFT_INLINE static OperandPart<Words, Op::uses> box(const Op& op, Span rows, Span columns) {
+    static_assert(!Op::has_turned);
+    OperandPart<Words, Op::uses> p = part(op, rows);
+    p.columns = columns.count;
+    p.plain += columns.first;
+    p.left += columns.first / Words::kPerWord;
+    p.down += columns.first;
+    p.risen += columns.first * op.risen_stride;
+    return p;
+  }
+};
+
+using WalkEngine = WalkEngineOf<EngineWords>;
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE

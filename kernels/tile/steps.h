@@ -14,9 +14,11 @@
 
 namespace weft::kernels::tile {
 
-// How an operand will be used in products: as it is or transposed, on the left or on the right. An
-// engine prepares exactly these forms when the operand is loaded or put.
-enum Use : unsigned { kA = 1, kAt = 2, kB = 4, kBt = 8 };
+// How an operand will be used: in products, as it is or transposed, on the left or on the right. An
+// engine prepares exactly these forms when the operand is loaded or put, and may round what
+// products read. kEntries: maps, `take` and all words but products see the numbers in f32 as they
+// were put; without it they see what products do.
+enum Use : unsigned { kA = 1, kAt = 2, kB = 4, kBt = 8, kEntries = 16 };
 
 // The entries of a matrix that can differ from zero: low <= column - row <= high.
 struct Band {

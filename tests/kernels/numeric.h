@@ -24,6 +24,13 @@ inline double tolerance(DType out, int64_t terms) {
   return out == DType::kBF16 ? 0.00390625 + sums : sums;
 }
 
+// The same for sums in f32 over products of chunks of bf16 inputs. Above AVX-512 every factor of a
+// product is rounded to bf16 (2^-9), also those that are results, up to five one after the other;
+// below, 1e-5 is some hundred roundings of f32.
+inline double chunk_tolerance(DType inputs, Isa isa) {
+  return inputs == DType::kBF16 && isa >= Isa::kAvx512Bf16 ? 1e-2 : 1e-5;
+}
+
 // A matrix inside of a wider one, at an odd place, between columns that must not change.
 class Padded {
  public:

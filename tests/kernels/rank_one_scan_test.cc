@@ -1,16 +1,9 @@
 #include "kernels/rank_one_scan.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
-#include "tests/support/near.h"
-#include "tests/support/rig.h"
+#include "tests/kernels/numeric.h"
 
 namespace weft::test {
 namespace {
-
-using Numbers = std::vector<double>;
 
 struct Case {
   std::vector<int32_t> documents;
@@ -243,7 +236,8 @@ void check(const Case& c) {
     Problem p(rig, c);
     p.run(rig.exec);
     const Naive want = p.expected();
-    const double f32 = 1e-5, tolerance = c.dtype == DType::kF32 ? f32 : 1e-2;
+    const double f32 = chunk_tolerance(c.dtype, isa);
+    const double tolerance = c.dtype == DType::kF32 ? f32 : 1e-2;
     EXPECT_TRUE(Near(p.out, want.out, tolerance));
     EXPECT_TRUE(Near(p.dq, want.dq, tolerance));
     EXPECT_TRUE(Near(p.dk, want.dk, tolerance));

@@ -24,6 +24,7 @@ struct SimdProbe {
 SimdProbe simd_probe(kernels::IsaTag<Isa::kPlain>);
 SimdProbe simd_probe(kernels::IsaTag<Isa::kAvx2>);
 SimdProbe simd_probe(kernels::IsaTag<Isa::kAvx512>);
+SimdProbe simd_probe(kernels::IsaTag<Isa::kAvx512Bf16>);
 SimdProbe simd_probe(kernels::IsaTag<Isa::kAmx>);
 
 }  // namespace weft::test

@@ -1,6 +1,11 @@
-// The CPU tile engine by itself, in the vectors this file is compiled for; the programs on it are
-// tested for every instruction set through their contracts.
+// The CPU tile engine by itself, in the vectors this file is compiled for, and once more with AMX
+// tiles emulated (WEFT_EMULATED_TILES); the programs on it are tested for every instruction set
+// through their contracts.
+#ifdef WEFT_EMULATED_TILES
+#define WEFT_ISA_NAMESPACE tile_test_by_tiles
+#else
 #define WEFT_ISA_NAMESPACE tile_test
+#endif
 #include "kernels/tile/cpu.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +18,7 @@
 namespace weft::test {
 namespace {
 
-namespace isa = kernels::tile_test;
+namespace isa = kernels::WEFT_ISA_NAMESPACE;
 using namespace kernels::tile;
 using Numbers = std::vector<double>;
 
@@ -24,12 +29,16 @@ struct Sizes {
   int64_t k() const { return k_; }
 };
 
+template <class Words>
 struct Space {
-  isa::Operand<Sizes, &Sizes::m, &Sizes::k, kA> a;
-  isa::Operand<Sizes, &Sizes::k, &Sizes::m, kAt> a_turned;
-  isa::Operand<Sizes, &Sizes::k, &Sizes::n, kB> b;
-  isa::Operand<Sizes, &Sizes::n, &Sizes::k, kBt> b_turned;
-  isa::Operand<Sizes, &Sizes::m, &Sizes::n, kA | kB | kBt> c;
+  template <auto rows, auto columns, unsigned uses>
+  using Op = isa::Operand<Words, Sizes, rows, columns, uses>;
+
+  Op<&Sizes::m, &Sizes::k, kA> a;
+  Op<&Sizes::k, &Sizes::m, kAt> a_turned;
+  Op<&Sizes::k, &Sizes::n, kB> b;
+  Op<&Sizes::n, &Sizes::k, kBt> b_turned;
+  Op<&Sizes::m, &Sizes::n, kA | kAt | kB | kBt | kEntries> c;
   isa::Vector<Sizes, &Sizes::m> rows;
   isa::Vector<Sizes, &Sizes::n> sums, maxima;
   template <class F>
@@ -46,18 +55,27 @@ Out out(const Tensor& t) {
 }
 
 // Sizes around the strips: one, less than a vector, primes, several strips with every kind of rest.
-const Sizes kSizes[] = {{1, 1, 1},    {3, 5, 2},   {4, 8, 7},   {8, 16, 3},
-                        {13, 23, 31}, {32, 40, 8}, {70, 33, 17}};
+const Sizes kSizes[] = {{1, 1, 1},   {3, 5, 2},    {4, 8, 7},    {8, 16, 3},  {13, 23, 31},
+                        {32, 40, 8}, {70, 33, 17}, {33, 50, 67}, {16, 7, 96}, {64, 64, 64}};
 
+// Numbers that bf16 holds, so that words of pairs are as exact as f32 ones.
+Tensor halves(Rig& rig, std::string_view name, Shape shape) {
+  Tensor t = rig.normal(name, shape);
+  for (int64_t i = 0; i < t.elements(); ++i)
+    t.data<float>()[i] = to_float(to_bf16(t.data<float>()[i]));
+  return t;
+}
+
+template <class Words>
 struct Fixture {
   explicit Fixture(const Sizes& s) : s(s) {
     const int64_t floats = isa::place(w, s, nullptr);
     memory = rig.exec.scratch({floats});
     isa::place(w, s, memory.data<float>());
-    a = rig.normal("a", {s.m(), s.k()});
-    b = rig.normal("b", {s.k(), s.n()});
-    a_turned = rig.normal("at", {s.k(), s.m()});
-    b_turned = rig.normal("bt", {s.n(), s.k()});
+    a = halves(rig, "a", {s.m(), s.k()});
+    b = halves(rig, "b", {s.k(), s.n()});
+    a_turned = halves(rig, "at", {s.k(), s.m()});
+    b_turned = halves(rig, "bt", {s.n(), s.k()});
     c = rig.exec.zeros({s.m(), s.n()});
     e.load(w.a, in(a));
     e.load(w.b, in(b));
@@ -82,14 +100,26 @@ struct Fixture {
 
   Rig rig{1};
   Sizes s;
-  isa::Engine e;
-  Space w;
+  isa::EngineOf<Words> e;
+  Space<Words> w;
   Tensor memory, a, b, a_turned, b_turned, c;
 };
 
-TEST(TileEngine, MultipliesInAllForms) {
+template <class Words>
+class TileEngine : public testing::Test {};
+struct WordNames {
+  template <class Words>
+  static std::string GetName(int) {
+    return std::string(Words::kPerWord == 1 ? "Floats" : "Pairs") +
+           (isa::kByTiles ? "ByTiles" : "");
+  }
+};
+using AllWords = testing::Types<isa::FloatWords<float>, isa::PairWords>;
+TYPED_TEST_SUITE(TileEngine, AllWords, WordNames);
+
+TYPED_TEST(TileEngine, MultipliesInAllForms) {
   for (const Sizes& s : kSizes) {
-    Fixture f(s);
+    Fixture<TypeParam> f(s);
     f.e.run(kFull, nn(f.w.a, f.w.b), store(out(f.c)));
     EXPECT_TRUE(Near(f.c, f.entries([&](int64_t i, int64_t j, int64_t k) {
       return f.at(f.a, i, k) * f.at(f.b, k, j);
@@ -110,10 +140,10 @@ TEST(TileEngine, MultipliesInAllForms) {
 
 // Entries outside the band are zero, and the product may skip them: in each form the band is that
 // of the operand as it is stored.
-TEST(TileEngine, SkippingZerosOfABandedFactorChangesNothing) {
+TYPED_TEST(TileEngine, SkippingZerosOfABandedFactorChangesNothing) {
   for (const Sizes& s : kSizes) {
     for (const Band band : {kLower, Band{-2, 3}, Band{1, kFar}, Band{4, 9}, Band{-40, -20}}) {
-      Fixture f(s);
+      Fixture<TypeParam> f(s);
       const auto inside = [&](auto i, auto j, auto x) {
         return f.e.select(f.e.inside(band, i, j), x, 0.0f);
       };
@@ -136,9 +166,9 @@ TEST(TileEngine, SkippingZerosOfABandedFactorChangesNothing) {
   }
 }
 
-TEST(TileEngine, AddsProductsAroundMaps) {
+TYPED_TEST(TileEngine, AddsProductsAroundMaps) {
   for (const Sizes& s : kSizes) {
-    Fixture f(s);
+    Fixture<TypeParam> f(s);
     const auto twice = map([](auto, auto, auto x) { return x * 2.0f; });
     f.e.run(kFull, nn(f.w.a, f.w.b), twice, nt(f.w.a, f.w.b_turned), store(out(f.c)));
     EXPECT_TRUE(Near(f.c, f.entries([&](int64_t i, int64_t j, int64_t k) {
@@ -149,10 +179,10 @@ TEST(TileEngine, AddsProductsAroundMaps) {
 }
 
 // Whole strips outside the band are put as zeros, so a later product may skip them or not.
-TEST(TileEngine, KeepsTheBandAndZeroElsewhere) {
+TYPED_TEST(TileEngine, KeepsTheBandAndZeroElsewhere) {
   for (const Sizes& s : kSizes) {
     for (const Band band : {kLower, Band{-2, 3}, Band{1, kFar}, Band{4, 9}}) {
-      Fixture f(s);
+      Fixture<TypeParam> f(s);
       f.e.run(band, nn(f.w.a, f.w.b), map([&](auto i, auto j, auto x) {
                 return f.e.select(f.e.inside(band, i, j), x, 0.0f);
               }),
@@ -167,9 +197,9 @@ TEST(TileEngine, KeepsTheBandAndZeroElsewhere) {
   }
 }
 
-TEST(TileEngine, ReducesRowsAndColumnsWithoutThePadding) {
+TYPED_TEST(TileEngine, ReducesRowsAndColumnsWithoutThePadding) {
   for (const Sizes& s : kSizes) {
-    Fixture f(s);
+    Fixture<TypeParam> f(s);
     f.e.fill(f.w.rows, [&](auto) { return f.e.number(1.0f); });
     f.e.fill(f.w.sums, [&](auto) { return f.e.number(0.0f); });
     f.e.fill(f.w.maxima, [&](auto) { return f.e.number(-1e30f); });
@@ -191,21 +221,72 @@ TEST(TileEngine, ReducesRowsAndColumnsWithoutThePadding) {
   }
 }
 
-TEST(TileEngine, StoresTransposedAndTurnsWhatIsPut) {
+TYPED_TEST(TileEngine, StoresTransposedAndTurnsWhatIsPut) {
   for (const Sizes& s : kSizes) {
-    Fixture f(s);
+    Fixture<TypeParam> f(s);
     const Tensor turned = f.rig.exec.zeros({s.n(), s.m()});
     f.e.run(kFull, nn(f.w.a, f.w.b), put(f.w.c), store(out(f.c)), store_turned(out(turned)));
     for (int64_t i = 0; i < s.m(); ++i) {
       for (int64_t j = 0; j < s.n(); ++j) {
         ASSERT_EQ(f.at(f.c, i, j), f.at(turned, j, i));
-        ASSERT_EQ(f.at(f.c, i, j), f.w.c.turned[j * f.w.c.turned_stride + i]);
+        if constexpr (TypeParam::kPerWord == 1) {
+          ASSERT_EQ(f.at(f.c, i, j), f.w.c.turned[j * f.w.c.turned_stride + i]);
+        } else {
+          const auto* word =
+              reinterpret_cast<const bf16*>(f.w.c.turned + j / 2 * f.w.c.turned_stride + i);
+          ASSERT_EQ(to_bf16(static_cast<float>(f.at(f.c, i, j))).bits, word[j % 2].bits);
+        }
       }
     }
   }
 }
 
-TEST(TileEngine, CheapExponentialAgreesBelowZero) {
+// What a run puts, what is set entry by entry, and what is loaded look the same to every product.
+TYPED_TEST(TileEngine, PutsWhatProductsReadInEveryForm) {
+  for (const Sizes& s : kSizes) {
+    const Sizes square{s.m(), s.m(), s.m()};
+    Fixture<TypeParam> f(square);
+    const auto product = [&](const auto& step) {
+      f.e.run(kFull, step, store(out(f.c)));
+      return numbers(f.c);
+    };
+    const auto all = [&](const auto& c) {
+      return std::vector<Numbers>{product(nn(c, f.w.b)), product(nt(c, f.w.b_turned)),
+                                  product(tn(c, f.w.b)), product(nn(f.w.a, c)),
+                                  product(nt(f.w.a, c))};
+    };
+    f.e.load(f.w.c, in(f.a_turned));
+    const auto loaded = all(f.w.c);
+    f.e.clear(f.w.c);
+    f.e.run(kFull, take(in(f.a_turned)), put(f.w.c));
+    EXPECT_EQ(loaded, all(f.w.c)) << "put, " << s.m();
+    f.e.clear(f.w.c);
+    for (int64_t i = 0; i < s.m(); ++i) {
+      for (int64_t j = 0; j < s.m(); ++j)
+        f.w.c.plain[i * f.w.c.stride + j] = static_cast<float>(f.at(f.a_turned, i, j));
+    }
+    f.e.settle(f.w.c);
+    EXPECT_EQ(loaded, all(f.w.c)) << "set, " << s.m();
+  }
+}
+
+// Entries in f32 and words for products live side by side where these round.
+TYPED_TEST(TileEngine, KeepsEntriesApartFromFactors) {
+  const Sizes s{7, 7, 7};
+  Fixture<TypeParam> f(s);
+  const Tensor fine = f.rig.normal("fine", {7, 7});
+  auto entries = f.e.entries(f.w.c);
+  auto factors = f.e.factors(f.w.c);
+  f.e.run(kFull, take(in(fine)), put(entries));
+  f.e.run(kFull, take(entries), store(out(f.c)));
+  EXPECT_TRUE(SameBits(f.c, fine));
+  f.e.run(kFull, take(entries), map([](auto, auto, auto x) { return x * 0.0f; }), put(factors));
+  f.e.run(kFull, nn(f.w.a, factors), store(out(f.c)));
+  for (const double x : numbers(f.c)) EXPECT_EQ(x, 0.0);
+}
+
+#ifndef WEFT_EMULATED_TILES
+TEST(TileMaps, CheapExponentialAgreesBelowZero) {
   for (float x = 0; x > -100; x -= 0.37f) {
     const double want = x < -87.33654f ? 0.0 : std::exp(static_cast<double>(x));
     EXPECT_NEAR(isa::Engine::exp_down(isa::splat(x))[0], want, 2e-7 * want);
@@ -213,6 +294,7 @@ TEST(TileEngine, CheapExponentialAgreesBelowZero) {
   EXPECT_EQ(isa::Engine::exp_down(isa::splat(-1e30f))[0], 0.0f);
   EXPECT_TRUE(std::isnan(isa::Engine::exp_down(isa::splat(std::nanf("")))[0]));
 }
+#endif
 
 }  // namespace
 }  // namespace weft::test

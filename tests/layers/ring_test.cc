@@ -19,6 +19,7 @@ constexpr HeadOptions kShape{.heads = kHeads, .kv_heads = kHeads, .dk = kWidth, 
 class Unsummarized final : public Recurrence<ScalarInputs, ScalarGradients, ScalarKept> {
  public:
   Exchange exchange() const override { return Exchange::kRing; }
+  double flops_per_token() const override { return rule_.flops_per_token(); }
   State start(Exec& exec, int64_t sequences) const override { return rule_.start(exec, sequences); }
   Tensor run(Exec& exec, const ScalarInputs& in, const Sequence& sequence, const State& entering,
              State* leaving, ScalarKept& keep) const override {

@@ -9,10 +9,10 @@ if ! command -v nm >/dev/null || ! compgen -G "$objects/weft_cpu_*/cpu/*.o" >/de
   echo "skipped: no objects of kernels/cpu in $objects, or no nm"
   exit 77
 fi
-for isa in avx2 avx512 amx; do
+for isa in avx2 avx512 avx512_bf16 amx; do
   for object in "$objects/weft_cpu_$isa.dir"/cpu/*.o; do
     nm -C --defined-only "$object" | awk -v file="${object##*/}" -v isa="$isa" '
-      $2 ~ /^[WVu]$/ && index($0, "::" isa "::") == 0 && $0 !~ / DW\.ref\./ {
+      $2 == "W" && index($0, "::" isa "::") == 0 && $0 !~ / DW\.ref\./ {
         sub(/^[0-9a-f]* . /, ""); print "kernels/cpu/" file " (" isa "): " $0
       }'
   done

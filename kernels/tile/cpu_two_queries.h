@@ -7,15 +7,14 @@
 // kernels/cpu/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
-class PairEngine : public WalkEngine {
- public:
+struct TwoQueries : Walks {
   static constexpr int kQueries = 2;
 
   // to = from^T
   template <class From, class To>
   WEFT_INLINE static void turn_over(const From& from, To& to) {
-    static_assert(!To::has_turned);
-    Matrix image = from;
+    static_assert(!To::has_turned && To::has_plain && From::has_plain);
+    OperandPart<FloatWords<float>, tile::kBt> image(from);
     image.turned = to.plain;
     image.turned_stride = to.stride;
     fill_turned(image,
@@ -49,35 +48,39 @@ class PairEngine : public WalkEngine {
   static void near_gradients(const ScoreGradients<keys>& s, Span rows);
 };
 
-template <int keys>
-void PairEngine::near_scores(const Scores<keys>& s, Span rows) {
-  const int64_t columns = s.a.columns;
-  for (int64_t i = rows.first + 1; i < rows.first + rows.count; ++i) {
-    VF sums[kNearRows][kQueries][keys] = {};
-    for (int64_t c = 0; c < columns; c += kLanes) {
+// Row first + count against the `count` rows before it, latest first: sums stay in registers, of
+// one kind of key at a time where two need too many.
+template <int count, int keys>
+WEFT_INLINE void near_row(const TwoQueries::Scores<keys>& s, int64_t first) {
+  constexpr int kQueries = TwoQueries::kQueries;
+  const int64_t i = first + count;
+  for (int m = 0; m < keys; ++m) {
+    VF sums[count][kQueries] = {};
+    for (int64_t c = 0; c < s.a.columns; c += kLanes) {
       VF w[kQueries];
       for (int n = 0; n < kQueries; ++n) w[n] = (*s.q[n])(Row{i}, Column{c});
-      for (int64_t j = i - 1; j >= rows.first; --j) {
-        const VF a = s.a(Row{j}, Column{c});
-        for (int m = 0; m < keys; ++m) {
-          const VF k = (*s.k[m])(Row{j}, Column{c});
-          for (int n = 0; n < kQueries; ++n) sums[j - rows.first][n][m] += w[n] * k;
-        }
-        for (int n = 0; n < kQueries; ++n) w[n] *= a;
+#pragma GCC unroll 16
+      for (int64_t j = count - 1; j >= 0; --j) {
+        const VF k = (*s.k[m])(Row{first + j}, Column{c});
+        const VF a = s.a(Row{first + j}, Column{c});
+        for (int n = 0; n < kQueries; ++n) sums[j][n] += w[n] * k, w[n] *= a;
       }
     }
-    for (int64_t j = rows.first; j < i; ++j) {
-      for (int n = 0; n < kQueries; ++n) {
-        for (int m = 0; m < keys; ++m) {
-          s.p[n][m]->plain[j * s.p[n][m]->stride + i] = sum(sums[j - rows.first][n][m]);
-        }
-      }
+    for (int n = 0; n < kQueries; ++n) {
+      float* to = s.p[n][m]->plain + first * s.p[n][m]->stride + i;
+#pragma GCC unroll 16
+      for (int64_t j = 0; j < count; ++j) to[j * s.p[n][m]->stride] = sum(sums[j][n]);
     }
   }
 }
 
 template <int keys>
-void PairEngine::near_gradients(const ScoreGradients<keys>& s, Span rows) {
+void TwoQueries::near_scores(const Scores<keys>& s, Span rows) {
+  for_counts(rows, [&](auto count) { near_row<decltype(count)::value>(s, rows.first); });
+}
+
+template <int keys>
+void TwoQueries::near_gradients(const ScoreGradients<keys>& s, Span rows) {
   for (int64_t c = 0; c < s.a.columns; c += kLanes) {
     const Column column{c};
     for (int64_t i = rows.first + 1; i < rows.first + rows.count; ++i) {
@@ -103,5 +106,7 @@ void PairEngine::near_gradients(const ScoreGradients<keys>& s, Span rows) {
     }
   }
 }
+
+using TwoQueryEngine = WalkEngineOf<EngineWords, TwoQueries>;
 
 }  // namespace weft::kernels::WEFT_ISA_NAMESPACE
