@@ -23,6 +23,7 @@ class HistoryRecurrence : public Recurrence<In, Grad, NothingKept> {
   using Cotangents = typename Recurrence<In, Grad, NothingKept>::Cotangents;
 
   bool is_core() const override { return false; }
+  double flops_per_token() const override { return 0; }
   State start(Exec& exec, int64_t sequences) const override {
     return {exec.zeros({sequences, rows_, width_})};
   }

@@ -32,6 +32,7 @@ struct SpanRecord {
 // Seconds that recurrences and attention took, without the projections around them.
 struct CoreProfile {
   double forward = 0, backward = 0;
+  double flops = 0;  // of forward, by the formulas that MFU counts with
   std::set<std::string, std::less<>> programs;
 };
 

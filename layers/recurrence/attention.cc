@@ -171,7 +171,13 @@ Tensor AttentionRows::forward(Exec& exec, const AttentionInputs& in,
                               const AttentionPruning& pruning, const Sequence& sequence,
                               State* cache, SavedStack& saved) const {
   const CoreTimer timer(sequence.profile == nullptr ? nullptr : &sequence.profile->forward);
-  if (sequence.profile != nullptr) sequence.profile->programs.emplace("attention");
+  if (sequence.profile != nullptr) {
+    sequence.profile->programs.emplace("attention");
+    for (int64_t d = 0; d < sequence.count(); ++d) {
+      const int64_t length = sequence.documents[d + 1] - sequence.documents[d];
+      sequence.profile->flops += static_cast<double>(length) * flops_per_token(length);
+    }
+  }
   WEFT_CHECK(!values_in_keys() || (cache != nullptr && in.log_forget.data == nullptr),
              "values inside of keys are for plain caches alone");
   Saved f;

@@ -47,7 +47,7 @@ class ComplexDiagonalRecurrence final
                     const Sequence& sequence) const override;
 
   std::string_view program() const override { return "diagonal_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   ComplexDiagonalGradients scratch_gradients(Exec& exec, const ComplexDiagonalInputs& in,

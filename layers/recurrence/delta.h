@@ -39,7 +39,7 @@ class DeltaRecurrence final : public AffineRecurrence<DeltaInputs, DeltaGradient
   Summary summarize(Exec& exec, const DeltaInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "delta_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   DeltaGradients scratch_gradients(Exec& exec, const DeltaInputs& in,

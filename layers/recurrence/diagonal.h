@@ -40,7 +40,7 @@ class DiagonalRecurrence final
   Summary summarize(Exec& exec, const DiagonalInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "diagonal_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   DiagonalGradients scratch_gradients(Exec& exec, const DiagonalInputs& in,

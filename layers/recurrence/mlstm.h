@@ -59,7 +59,7 @@ class MlstmRecurrence final : public Recurrence<MlstmInputs, MlstmGradients, Mls
                        ConstView d_out) const override;
 
   std::string_view program() const override { return "scalar_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  private:
   kernels::ScalarScan scan(const MlstmInputs& in, const MlstmKept& keep,

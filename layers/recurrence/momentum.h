@@ -43,7 +43,7 @@ class MomentumRecurrence final
   Summary summarize(Exec& exec, const MomentumInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "momentum_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   MomentumGradients scratch_gradients(Exec& exec, const MomentumInputs& in,

@@ -61,7 +61,7 @@ class NormDescentRecurrence final
   State state_gradient(Exec&, const NormDescentInputs&, const Sequence&, const NormDescentKept&,
                        const State&, ConstView) const override;
 
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  private:
   kernels::NormDescentScan scan(const NormDescentInputs& in, const Sequence& sequence,

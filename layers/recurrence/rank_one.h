@@ -40,7 +40,7 @@ class RankOneRecurrence final
   Summary summarize(Exec& exec, const RankOneInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "rank_one_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   RankOneGradients scratch_gradients(Exec& exec, const RankOneInputs& in,

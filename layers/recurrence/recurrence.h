@@ -33,8 +33,10 @@ class Recurrence : public SpanAlgebra {
                  SavedStack& saved, const Meanwhile& meanwhile = {}) const {
     const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->forward
                                                                    : nullptr);
-    if (is_core() && sequence.profile != nullptr)
+    if (is_core() && sequence.profile != nullptr) {
       sequence.profile->programs.emplace(this->program());
+      sequence.profile->flops += flops_per_token() * static_cast<double>(sequence.tokens());
+    }
     Frame f;
     std::optional<Entrance> entrance;
     const bool ring = exchange() == Exchange::kRing;
@@ -106,6 +108,7 @@ class Recurrence : public SpanAlgebra {
 
   // Counts as the mixer's core when its time is taken.
   virtual bool is_core() const { return true; }
+  virtual double flops_per_token() const = 0;  // forward, multiply and add counted apart
 
   struct Cotangents {
     ConstView d_out;

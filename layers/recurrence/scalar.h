@@ -47,7 +47,7 @@ class ScalarRecurrence final : public AffineRecurrence<ScalarInputs, ScalarGradi
                        ConstView d_out) const override;
 
   std::string_view program() const override { return "scalar_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   ScalarGradients scratch_gradients(Exec&, const ScalarInputs&,

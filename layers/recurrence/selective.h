@@ -39,7 +39,7 @@ class SelectiveRecurrence final
   Summary summarize(Exec& exec, const SelectiveInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "selective_scan"; }
-  double flops_per_token() const {
+  double flops_per_token() const override {
     return 9.0 * static_cast<double>(sizes_.channels * sizes_.states);
   }
 
@@ -78,7 +78,7 @@ class StaticRecurrence final
   Summary summarize(Exec& exec, const StaticInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "static_scan"; }
-  double flops_per_token() const {
+  double flops_per_token() const override {
     return 4.0 * static_cast<double>(sizes_.channels * sizes_.states);
   }
 

@@ -44,7 +44,7 @@ class SlotsRecurrence final : public AffineRecurrence<SlotsInputs, SlotsGradient
   Summary summarize(Exec& exec, const SlotsInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "diagonal_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   SlotsGradients scratch_gradients(Exec& exec, const SlotsInputs& in,

@@ -37,7 +37,7 @@ class TwoSidedRecurrence final
   Summary summarize(Exec& exec, const TwoSidedInputs& in, const Sequence& sequence) const override;
 
   std::string_view program() const override { return "diagonal_scan"; }
-  double flops_per_token() const;
+  double flops_per_token() const override;
 
  protected:
   TwoSidedGradients scratch_gradients(Exec& exec, const TwoSidedInputs& in,

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/mixer_rig.h"
+
+namespace weft {
+
+// What a mixer is measured beside: another one, or itself under another setting.
+struct Versus {
+  std::string name;
+  std::unique_ptr<MixerRig> rig;
+  ChunkStates states = ChunkStates::kRecomputed;
+};
+
+// Forward and backward of both at every length, in turns A-B-B-A: `lengths` with `core` and `layer`
+// (time of the other over ours: above 1 ours is faster), and `from`, `layer_from`.
+nlohmann::json compare(const MixerRig& ours, const Versus& other,
+                       const std::vector<MixerInputs>& inputs, int pairs);
+
+// The first length from which every ratio is above 1; null: none.
+nlohmann::json faster_from(const std::vector<std::pair<int64_t, double>>& ratios);
+
+}  // namespace weft
