@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Cores of Weft's mixers beside the same in PyTorch on the same CPU, as ratios of times.
 
-  tests/bench/mixer_vs_torch.py PEERS [--mixer gla fox ...] [--seq 4096] [--dk 128] [--rounds 3] [--threads 2] [--json FILE] [--check]
+  tests/bench/mixer_vs_torch.py PEERS [--mixer gla fox ...] [--seq 4096] [--dk 128] [--rounds 8] [--threads 2] [--json FILE] [--check]
 
-PEERS is the folder that contains the Python package `peers`; --python names an interpreter with torch. Rounds are A-B-B-A (A: Weft, B:
-PyTorch); the peer's fastest variant counts, in the faster of its two precisions. A round whose probes of the machine's peak differ by more
-than 10 % is taken again, --rounds times at most, and marked where it stays so. --check exits with 1 below the targets.
+PEERS is the folder that contains the Python package `peers`; --python names an interpreter with torch and transformers. A round is
+A-B-B-A: Weft in both precisions, then PyTorch in both; what counts is the median over the rounds, against the fastest of PyTorch's variants
+and precisions for forward and for forward and backward, each by itself. The ratio to PyTorch in the same precision stands beside it. Rounds
+in which probes of the machine's peak differ by more than 10 % do not count unless all are such. --check exits with 1 below the targets.
 """
 import argparse
 import json
@@ -17,6 +18,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PEERS = ["bla", "retnet", "lightning", "mamba2", "gla", "hgrn2", "deltanet", "gated_deltanet", "rwkv6", "rwkv7", "softmax", "fox"]
+PRECISIONS = ["f32", "bf16"]
 TARGETS = {("f32", "forward"): 4.0, ("f32", "both"): 2.5, ("bf16", "forward"): 8.0, ("bf16", "both"): 5.0}
 
 
@@ -32,7 +34,7 @@ def weft(args, mixer, precision, out):
         r = json.load(f)
     drift = abs(r["peak_gflops_before"] - r["peak_gflops_after"]) / max(r["peak_gflops_before"], r["peak_gflops_after"])
     return {"forward": r["forward_ms"]["median"], "both": r["forward_backward_ms"]["median"], "drift": drift,
-            "share": r["share_of_gemm"], "program": r["program"]}
+            "share_forward": r["share_of_gemm_forward"], "share_both": r["share_of_gemm"], "program": r["program"]}
 
 
 def peer(args, mixer, precision, out):
@@ -44,31 +46,54 @@ def peer(args, mixer, precision, out):
             "both": min(v["forward_backward"]["median_ms"] for v in variants), "drift": max(v["probe_drift"] for v in variants)}
 
 
-def measure(args, mixer, precision, peer_precision, out):
-    rounds = []
-    for _ in range(args.rounds):
-        a1, b1 = weft(args, mixer, precision, out), peer(args, mixer, peer_precision, out)
-        b2, a2 = peer(args, mixer, peer_precision, out), weft(args, mixer, precision, out)
-        noisy = max(r["drift"] for r in (a1, b1, b2, a2)) > 0.1
-        rounds.append({"noisy": noisy, "share": a1["share"], "program": a1["program"],
-                       **{k: (b1[k] + b2[k]) / (a1[k] + a2[k]) for k in ("forward", "both")}})
+def one_round(args, mixer, out):
+    ours, theirs = {p: [] for p in PRECISIONS}, {p: [] for p in PRECISIONS}
+    for run, into in ((weft, ours), (peer, theirs), (peer, theirs), (weft, ours)):
+        for p in PRECISIONS:
+            into[p].append(run(args, mixer, p, out))
+    everything = [r for side in (ours, theirs) for p in PRECISIONS for r in side[p]]
+    return {"ours": ours, "theirs": theirs, "noisy": max(r["drift"] for r in everything) > 0.1}
+
+
+def compare(rounds):
+    """A result for each of Weft's precisions, from the rounds that were quiet."""
     quiet = [r for r in rounds if not r["noisy"]] or rounds
-    return {"mixer": mixer, "precision": precision, "peer_precision": peer_precision, "program": rounds[0]["program"],
-            "noisy": not any(not r["noisy"] for r in rounds), "rounds": len(quiet),
-            **{k: statistics.median(r[k] for r in quiet) for k in ("forward", "both", "share")}}
+
+    def middle(side, precision, key):
+        return statistics.median(x[key] for r in quiet for x in r[side][precision])
+
+    def ratio(precision, other, key):
+        return statistics.median(sum(x[key] for x in r["theirs"][other]) / sum(x[key] for x in r["ours"][precision]) for r in quiet)
+
+    results = []
+    for precision in PRECISIONS:
+        result = {"precision": precision, "program": rounds[0]["ours"][precision][0]["program"], "rounds": len(quiet),
+                  "noisy": quiet is rounds and rounds[0]["noisy"]}
+        for key in ("forward", "both"):
+            fastest = min(PRECISIONS, key=lambda p: middle("theirs", p, key))
+            result[key] = {"ms": middle("ours", precision, key), "share_of_gemm": middle("ours", precision, "share_" + key),
+                           "torch_precision": fastest, "torch_ms": middle("theirs", fastest, key),
+                           "ratio": ratio(precision, fastest, key), "ratio_same_precision": ratio(precision, precision, key)}
+        results.append(result)
+    return results
+
+
+def told(result, key, target):
+    r = result[key]
+    return (f"{r['ratio']:5.2f} times PyTorch's fastest ({r['torch_precision']}; target {target:.1f}), {r['ratio_same_precision']:5.2f} in the same "
+            f"precision, {100 * r['share_of_gemm']:3.0f} % of our GEMM")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers")
     parser.add_argument("--mixer", nargs="+", default=PEERS)
-    parser.add_argument("--precision", nargs="+", default=["f32", "bf16"])
     parser.add_argument("--seq", type=int, default=4096)
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--dk", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--json", default="")
     parser.add_argument("--check", action="store_true")
@@ -79,17 +104,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "out.json")
         for mixer in args.mixer:
-            times = {p: peer(args, mixer, p, out)["both"] for p in ("f32", "bf16")}
-            faster = min(times, key=times.get)
-            for precision in args.precision:
-                r = measure(args, mixer, precision, faster, out)
-                results.append(r)
-                met = [r[k] >= TARGETS[precision, k] for k in ("forward", "both")]
-                missed += met.count(False)
-                print(f"{mixer:15} {precision:4} ({r['program']}): {r['forward']:5.2f} times PyTorch {faster} forward "
-                      f"(target {TARGETS[precision, 'forward']:.1f}), {r['both']:5.2f} forward and backward "
-                      f"(target {TARGETS[precision, 'both']:.1f}), {100 * r['share']:.0f} % of our GEMM"
-                      f"{'  noisy: probes drifted' if r['noisy'] else ''}", flush=True)
+            for r in compare([one_round(args, mixer, out) for _ in range(args.rounds)]):
+                results.append({"mixer": mixer, **r})
+                print(f"{mixer} {r['precision']} ({r['program']}), {r['rounds']} rounds{', NOISY' if r['noisy'] else ''}")
+                for key, name in (("forward", "forward"), ("both", "and backward")):
+                    target = TARGETS[r["precision"], key]
+                    missed += r[key]["ratio"] < target
+                    print(f"  {name:12} {told(r, key, target)}", flush=True)
     print(f"{missed} of {2 * len(results)} targets missed")
     if args.json:
         with open(args.json, "w") as f:
