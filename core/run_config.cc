@@ -110,9 +110,10 @@ void fields(FieldVisitor& f, TrainConfig& c) {
   f("seed", c.seed, "of weights and of the order of the data", at_least(0));
   f.choice("recompute", c.recompute, {"none", "selective", "full"},
            "activations computed again in backward instead of kept");
-  f.choice("chunk_states", c.chunk_states, {"recompute", "keep"},
-           "recompute: backward forms the states between chunks again; keep: forward keeps what its "
-           "chunks found out (delta rule, kda, rwkv7, ttt, titans); the same numbers");
+  f.choice("chunk_states", c.chunk_states, {"keep", "recompute"},
+           "keep: forward keeps the states between chunks, and what else chunks found out, for "
+           "backward; recompute: backward forms them again, with less memory and more time; the same "
+           "numbers (mamba, s4: always again)");
   f("log_every", c.log_every, "steps between printed lines (metrics.jsonl has every step)",
     at_least(1));
   f("threads", c.threads, "of one rank; 0: every core the process may use", between(0, 4096));

@@ -83,7 +83,7 @@ struct TrainConfig {
   std::string precision = "bf16";
   int64_t seed = 1;
   std::string recompute = "none";
-  std::string chunk_states = "recompute";
+  std::string chunk_states = "keep";
   int64_t log_every = 1;
   int threads = 0;  // 0: every core this process may use
 };

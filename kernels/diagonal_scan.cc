@@ -6,6 +6,7 @@
 #include "kernels/cpu/two_sided_scan.h"
 #include "kernels/launch.h"
 #include "kernels/tile/heads.h"
+#include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
@@ -102,7 +103,8 @@ DiagonalTask task_of(const DiagonalScan& in, const Item& item, ConstView initial
   task.v = tile::head_of(in.v, item.tokens, kv_head, in.value);
   task.log_decay = tile::head_of(in.log_decay, item.tokens, kv_head, in.key);
   task.value_log_decay = tile::head_of(in.value_log_decay, item.tokens, kv_head, in.value);
-  task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
+  task.q.rows = item.tokens.count, task.q.columns = in.key, task.q.dtype = in.q.dtype;
+  task.v.columns = in.value;
   task.scale = in.scale;
   if (!tile::absent(in.bonus)) task.bonus = {in.bonus.as<float>() + item.head * in.key, 1};
   task.initial_state = state_of<tile::In>(in, initial_state, item.document * in.heads + item.head);
@@ -117,6 +119,12 @@ void for_items(Exec& exec, const DiagonalScan& in, int64_t scratch_floats, Task 
   exec.threads.run_on(document_count(in) * in.heads, [&](int64_t index, int thread) {
     task(index, scratch.data<float>() + thread * floats);
   });
+}
+
+tile::KeptOffsets kept_offsets(const DiagonalTable& table, const DiagonalScan& in) {
+  return {kName, document_count(in) * in.heads, [&](int64_t i) {
+            return table.kept(item_at(in, i).tokens.count, in.key, in.value, in.q.dtype);
+          }};
 }
 
 int64_t longest_document(const DiagonalScan& in) {
@@ -157,36 +165,42 @@ struct HeadGradients {
 
 }  // namespace
 
+int64_t diagonal_scan_kept(Exec& exec, const DiagonalScan& in) {
+  return kept_offsets(table_of(exec, in), in).floats();
+}
+
 void diagonal_scan_forward(Exec& exec, const DiagonalScan& in, ConstView initial_state, View out,
-                           View final_state) {
+                           View final_state, View kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, final_state, "final_state");
   tile::check_matrix(kName, "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
   const DiagonalTable& table = table_of(exec, in);
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
     const Item item = item_at(in, i);
     table.forward(task_of(in, item, initial_state),
                   {tile::head_of(out, item.tokens, item.head, in.value),
-                   state_of<tile::Out>(in, final_state, i)},
+                   state_of<tile::Out>(in, final_state, i), offsets.of(kept, i)},
                   scratch);
   });
 }
 
 void diagonal_scan_backward(Exec& exec, const DiagonalScan& in, ConstView initial_state,
                             ConstView d_out, ConstView d_final_state,
-                            const DiagonalScanGradients& gradients) {
+                            const DiagonalScanGradients& gradients, ConstView kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, d_final_state, "d_final_state");
   check_gradients(in, d_out, gradients);
   const DiagonalTable& table = table_of(exec, in);
+  const tile::KeptOffsets offsets = kept_offsets(table, in);
   const HeadGradients heads(exec, in, gradients);
   const bool has_bonus = !tile::absent(in.bonus);
   Tensor d_bonus;  // of every document, added up in order
   if (has_bonus) d_bonus = exec.scratch({document_count(in), in.heads * in.key});
 
-  const int64_t floats = table.backward_scratch(longest_document(in), in.key, in.value);
+  const int64_t floats = table.backward_scratch(longest_document(in), in.key, in.value, in.q.dtype);
   for_items(exec, in, floats, [&](int64_t i, float* scratch) {
     const Item item = item_at(in, i);
     DiagonalGradients g{tile::head_of(d_out, item.tokens, item.head, in.value),
@@ -197,7 +211,8 @@ void diagonal_scan_backward(Exec& exec, const DiagonalScan& in, ConstView initia
                         tile::head_of(heads.dg, item.tokens, item.head, in.key),
                         {},
                         state_of<tile::Out>(in, gradients.d_initial_state, i),
-                        tile::head_of(heads.dh, item.tokens, item.head, in.value)};
+                        tile::head_of(heads.dh, item.tokens, item.head, in.value),
+                        offsets.of(kept, i)};
     if (has_bonus) g.d_bonus = {d_bonus.data<float>() + i * in.key, 1};
     table.backward(task_of(in, item, initial_state), g, scratch);
   });

@@ -31,9 +31,13 @@ struct DiagonalScan {
   ConstView value_log_decay = {};
 };
 
-// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted.
+// Floats that forward may leave for backward: the states between chunks.
+int64_t diagonal_scan_kept(Exec& exec, const DiagonalScan& in);
+
+// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept: f32
+// of that many numbers; not given: backward finds them out again.
 void diagonal_scan_forward(Exec& exec, const DiagonalScan& in, ConstView initial_state, View out,
-                           View final_state);
+                           View final_state, View kept = {});
 
 // Overwritten: dq, dk, dv (type of the inputs or f32), d_log_decay f32 (not given where
 // log_decay is not), d_initial_state (may be not given).
@@ -47,6 +51,6 @@ struct DiagonalScanGradients {
 };
 void diagonal_scan_backward(Exec& exec, const DiagonalScan& in, ConstView initial_state,
                             ConstView d_out, ConstView d_final_state,
-                            const DiagonalScanGradients& gradients);
+                            const DiagonalScanGradients& gradients, ConstView kept = {});
 
 }  // namespace weft::kernels

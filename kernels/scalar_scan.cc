@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/scalar_scan.h"
 #include "kernels/tile/heads.h"
+#include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
@@ -100,7 +101,8 @@ ScanTask task_of(const ScalarScan& in, const Item& item) {
   task.q = tile::head_of(in.q, item.tokens, shared(n.q), in.key);
   task.k = tile::head_of(in.k, item.tokens, shared(n.k), in.key);
   task.v = tile::head_of(in.v, item.tokens, shared(n.v), in.value);
-  task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
+  task.q.rows = item.tokens.count, task.q.columns = in.key, task.q.dtype = in.q.dtype;
+  task.v.columns = in.value;
   task.scale = in.scale;
   if (is_static(in.log_decay) && !tile::absent(in.log_decay)) {
     task.log_decay = {in.log_decay.as<float>() + item.head, 0};
@@ -118,6 +120,12 @@ void for_items(Exec& exec, const std::vector<Item>& items, int64_t scratch_float
   exec.threads.run_on(static_cast<int64_t>(items.size()), [&](int64_t index, int thread) {
     task(index, scratch.data<float>() + thread * floats);
   });
+}
+
+tile::KeptOffsets kept_offsets(const ScanTable& table, const ScalarScan& in,
+                               const std::vector<Item>& items) {
+  return {"scalar_scan", static_cast<int64_t>(items.size()),
+          [&](int64_t i) { return table.kept(items[i].tokens.count, in.key, in.value, in.q.dtype); }};
 }
 
 int64_t longest(const std::vector<Item>& items) {
@@ -240,8 +248,12 @@ void check_gradients(const ScalarScan& in, ConstView d_out, const ScalarScanGrad
 
 }  // namespace
 
+int64_t scalar_scan_kept(Exec& exec, const ScalarScan& in) {
+  return kept_offsets(table_of(exec, in), in, items_of(in)).floats();
+}
+
 void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_state, View out,
-                         View final_state) {
+                         View final_state, View kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, final_state, "final_state");
@@ -250,12 +262,14 @@ void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_sta
   const std::vector<Item> items = items_of(in);
   const bool cut = are_cut(items);
   const Tensor before = cut ? states_before(exec, in, items, initial_state) : Tensor{};
+  const tile::KeptOffsets offsets = kept_offsets(table, in, items);
   for_items(exec, items, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
     const Item& item = items[i];
     ScanTask task = task_of(in, item);
     task.initial_state = state_of<tile::In>(in, cut ? ConstView(before) : initial_state,
                                             cut ? i : state_index(in, item));
-    ScanOutputs outputs{tile::head_of(out, item.tokens, item.head, in.value), {}};
+    ScanOutputs outputs{
+        tile::head_of(out, item.tokens, item.head, in.value), {}, offsets.of(kept, i)};
     if (item.last)
       outputs.final_state = state_of<tile::Out>(in, final_state, state_index(in, item));
     table.forward(task, outputs, scratch);
@@ -264,7 +278,7 @@ void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_sta
 
 void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_state,
                           ConstView d_out, ConstView d_final_state,
-                          const ScalarScanGradients& gradients) {
+                          const ScalarScanGradients& gradients, ConstView kept) {
   check_scan(in);
   check_state(in, initial_state, "initial_state");
   check_state(in, d_final_state, "d_final_state");
@@ -279,7 +293,8 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
   const bool cut = are_cut(items);
   const Tensor before = cut ? states_before(exec, in, items, initial_state) : Tensor{};
   const Tensor d_behind = cut ? d_states_behind(exec, in, items, d_out, d_final_state) : Tensor{};
-  const int64_t floats = table.backward_scratch(longest(items), in.key, in.value);
+  const tile::KeptOffsets offsets = kept_offsets(table, in, items);
+  const int64_t floats = table.backward_scratch(longest(items), in.key, in.value, in.q.dtype);
   for_items(exec, items, floats, [&](int64_t i, float* scratch) {
     const Item& item = items[i];
     const int64_t at = cut ? i : state_index(in, item);
@@ -291,7 +306,8 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
                     tile::head_of(dk.view, item.tokens, item.head, in.key),
                     tile::head_of(dv.view, item.tokens, item.head, in.value),
                     tile::column_of(gradients.d_log_decay, item.tokens, item.head),
-                    {}};
+                    {},
+                    offsets.of(kept, i)};
     if (item.first) {
       g.d_initial_state = state_of<tile::Out>(in, gradients.d_initial_state, state_index(in, item));
     }

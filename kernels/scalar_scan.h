@@ -26,10 +26,13 @@ struct ScalarScan {
   int64_t qk_heads = 0;
 };
 
+// Floats that forward may leave for backward: the states between chunks.
+int64_t scalar_scan_kept(Exec& exec, const ScalarScan& in);
+
 // out [tokens, heads * value], type of v or f32. initial_state may be empty (zero), final_state may be
-// empty (not wanted).
+// empty (not wanted). kept: f32 of that many numbers; not given: backward finds them out again.
 void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_state, View out,
-                         View final_state);
+                         View final_state, View kept = {});
 
 // Gradients: type of the inputs or f32. Everything is overwritten. d_log_decay f32, empty when not
 // wanted ([heads] static decays have none); d_initial_state may be empty; d_final_state may be empty
@@ -40,7 +43,8 @@ struct ScalarScanGradients {
   View d_initial_state;
 };
 void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_state, ConstView d_out,
-                          ConstView d_final_state, const ScalarScanGradients& gradients);
+                          ConstView d_final_state, const ScalarScanGradients& gradients,
+                          ConstView kept = {});
 
 // What each document does to a state that enters it, M -> e^total M + update: update f32 [n, heads, key,
 // value], total f32 [n, heads]. And the gradient of the entering states that comes from d_out alone.

@@ -14,7 +14,7 @@ Pairs measure_pairs(const MixerRig& ours, const Versus& other, const MixerInputs
                     int pairs) {
   // Mixers of one width read the same x; the other may have its own (rwkv7).
   const MixerInputs theirs = other.rig->inputs(inputs.length, inputs.sequence.count());
-  const auto run_ours = [&] { return ours.run(inputs, ChunkStates::kRecomputed); };
+  const auto run_ours = [&] { return ours.run(inputs, ChunkStates::kKept); };
   const auto run_other = [&] { return other.rig->run(theirs, other.states); };
   run_ours(), run_other();  // warm up
   Pairs p;

@@ -13,7 +13,7 @@ namespace weft {
 struct Versus {
   std::string name;
   std::unique_ptr<MixerRig> rig;
-  ChunkStates states = ChunkStates::kRecomputed;
+  ChunkStates states = ChunkStates::kKept;
 };
 
 // Forward and backward of both at every length, in turns A-B-B-A: `lengths` with `core` and `layer`

@@ -2,14 +2,12 @@
 
 #include "kernels/programs/delta_scan.h"
 #include "kernels/programs/delta_scan_backward.h"
-#include "kernels/tile/cpu.h"
+#include "kernels/tile/cpu_states.h"
 
 // The CPU walks the chunks of a head one after the other, the state staying near the core.
 namespace weft::kernels {
 namespace WEFT_ISA_NAMESPACE {
 namespace {
-
-constexpr int64_t kChunk = 64;  // the inverse grows with the cube of it
 
 struct Sizes {
   int64_t chunk_, key_, value_;
@@ -20,10 +18,6 @@ struct Sizes {
 using Chunk = programs::DeltaChunk<Engine>;
 using ForwardSpace = programs::DeltaSpace<Engine, Sizes>;
 using BackwardSpace = programs::DeltaBackwardSpace<Engine, Sizes>;
-
-int64_t chunk_length(int64_t begin, int64_t tokens) {
-  return tokens - begin < kChunk ? tokens - begin : kChunk;
-}
 
 Chunk chunk_of(const DeltaTask& task, int64_t begin, int64_t count) {
   return {task.q.row_range(begin, count), task.k.row_range(begin, count),
@@ -46,65 +40,63 @@ int64_t scratch_of(int64_t key, int64_t value) {
   return place(w, Sizes{kChunk, key, value}, nullptr);
 }
 
-tile::In readable(const tile::Out& view) {
-  return {view.data, view.stride, view.rows, view.columns, view.dtype};
-}
-
-// What the walk from the start keeps for the walk from the end, laid out as operands: for every chunk the state before it, T and the errors, and the state after the last.
+// What the walk from the start keeps for the walk from the end: for every chunk the state before it,
+// T and the errors (f32: they are scaled before products read them), and the state after the last.
 struct Kept {
   float* first;
   int64_t key, value;
+  DType type;
+  Reader reader;
 
-  static int64_t state_size(int64_t key, int64_t value) {
-    return round_up(key, 4) * padded_width(value);
+  static int64_t size(int64_t key, int64_t value, DType type) {
+    return kept_floats(key, value, type) + square_floats(type) +
+           kept_floats(kChunk, value, DType::kF32);
   }
-  static int64_t size(int64_t key, int64_t value) {
-    return state_size(key, value) + kChunk * (padded_width(kChunk) + padded_width(value));
+  static int64_t floats(int64_t tokens, int64_t key, int64_t value, DType type) {
+    return (chunk_count(tokens) + 1) * size(key, value, type);
   }
-  float* chunk(int64_t c) const { return first + c * size(key, value); }
+  float* chunk(int64_t c) const { return first + c * size(key, value, type); }
   tile::Out state(int64_t c) const {
-    return {chunk(c), padded_width(value), key, value, DType::kF32};
+    if (first == nullptr) return {};
+    return kept_matrix(chunk(c), key, value, type, reader);
   }
   programs::DeltaKept<Engine> rest(int64_t c, int64_t count) const {
-    float* t = chunk(c) + state_size(key, value);
-    return {{t, padded_width(kChunk), count, count, DType::kF32},
-            {t + kChunk * padded_width(kChunk), padded_width(value), count, value, DType::kF32}};
+    float* t = chunk(c) + kept_floats(key, value, type);
+    return {kept_square(t, count, type, reader),
+            kept_matrix(t + square_floats(type), count, value, DType::kF32, reader)};
   }
 };
 
-int64_t kept_floats(int64_t tokens, int64_t key, int64_t value) {
-  return ((tokens + kChunk - 1) / kChunk + 1) * Kept::size(key, value);
-}
-
-void store_state(Engine& e, ForwardSpace& w, const tile::Out& to) {
-  e.run(tile::kFull, tile::take(w.m), tile::store(to));
+void start(Engine& e, const DeltaTask& task, const Kept& kept, ForwardSpace& w) {
+  e.load(w.m, task.initial_state);  // zeros when empty
+  if (kept.first != nullptr) e.run(tile::kFull, tile::take(w.m), tile::store(kept.state(0)));
 }
 
 void forward(const DeltaTask& task, const DeltaOutputs& outputs, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  const Kept kept{outputs.kept, key, value};
+  const Kept kept{outputs.kept, key, value, task.q.dtype, Reader::kMuchLater};
   Engine e;
   ForwardSpace w;
   place(w, Sizes{kChunk, key, value}, scratch);
-  e.load(w.m, task.initial_state);  // zeros when empty
+  start(e, task, kept, w);
   for (int64_t begin = 0; begin < tokens; begin += kChunk) {
-    const int64_t count = chunk_length(begin, tokens);
+    const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
     place(w, Sizes{count, key, value}, scratch);
     expect(e, task, begin + kChunk);
     e.soon(outputs.out.row_range(begin, count));
-    if (outputs.kept != nullptr) store_state(e, w, kept.state(begin / kChunk));
     programs::delta_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
-                            w);
-    if (outputs.kept != nullptr) programs::delta_keep(e, kept.rest(begin / kChunk, count), w);
+                            kept.state(c + 1), w);
+    if (outputs.kept != nullptr) programs::delta_keep(e, kept.rest(c, count), w);
   }
-  if (outputs.kept != nullptr) store_state(e, w, kept.state((tokens + kChunk - 1) / kChunk));
-  if (!outputs.final_state.empty()) store_state(e, w, outputs.final_state);
+  streams_end();
+  if (!outputs.final_state.empty())
+    e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
 }
 
-int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
+int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value, DType type) {
   const int64_t back = scratch_of<BackwardSpace>(key, value);
   const int64_t ahead = scratch_of<ForwardSpace>(key, value);
-  return kept_floats(tokens, key, value) + (back > ahead ? back : ahead);
+  return Kept::floats(tokens, key, value, type) + (back > ahead ? back : ahead);
 }
 
 void rebuild(const DeltaTask& task, const Kept& kept, float* scratch) {
@@ -112,18 +104,18 @@ void rebuild(const DeltaTask& task, const Kept& kept, float* scratch) {
   Engine e;
   ForwardSpace w;
   place(w, Sizes{kChunk, key, value}, scratch);
-  e.load(w.m, task.initial_state);  // zeros when empty
+  start(e, task, kept, w);
   for (int64_t begin = 0; begin < tokens; begin += kChunk) {
-    const int64_t count = chunk_length(begin, tokens), next = begin + count;
+    const int64_t c = begin / kChunk, count = chunk_length(begin, tokens), next = begin + count;
     place(w, Sizes{count, key, value}, scratch);
     if (next < tokens) {
       e.soon(task.k.row_range(next, chunk_length(next, tokens)));
       e.soon(task.v.row_range(next, chunk_length(next, tokens)));
     }
-    store_state(e, w, kept.state(begin / kChunk));
-    programs::delta_rebuild(e, chunk_of(task, begin, count), kept.rest(begin / kChunk, count), w);
+    e.soon(kept.state(c + 1));
+    programs::delta_rebuild(e, chunk_of(task, begin, count), kept.rest(c, count), kept.state(c + 1),
+                            w);
   }
-  store_state(e, w, kept.state((tokens + kChunk - 1) / kChunk));
 }
 
 // The gradient of the state behind the last chunk, and its product with that state.
@@ -137,9 +129,10 @@ void start_backward(Engine& e, const tile::In& d_final_state, const tile::In& st
 
 void backward(const DeltaTask& task, const DeltaGradients& g, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
-  const Kept kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value};
-  float* work = scratch + kept_floats(tokens, key, value);
+  const int64_t chunks = chunk_count(tokens);
+  const Kept kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value,
+                  task.q.dtype, Reader::kSoon};
+  float* work = scratch + Kept::floats(tokens, key, value, task.q.dtype);
   if (g.kept == nullptr) rebuild(task, kept, work);
 
   Engine e;
@@ -173,8 +166,8 @@ void backward(const DeltaTask& task, const DeltaGradients& g, float* scratch) {
 
 const DeltaTable& delta_table(ThisIsa) {
   namespace isa = WEFT_ISA_NAMESPACE;
-  static constexpr DeltaTable table{isa::kept_floats, isa::scratch_of<isa::ForwardSpace>, isa::forward,
-                                    isa::backward_scratch, isa::backward};
+  static constexpr DeltaTable table{isa::Kept::floats, isa::scratch_of<isa::ForwardSpace>,
+                                    isa::forward, isa::backward_scratch, isa::backward};
   return table;
 }
 

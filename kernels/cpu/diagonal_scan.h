@@ -17,6 +17,7 @@ struct DiagonalTask {
 struct DiagonalOutputs {
   tile::Out out;
   tile::Out final_state;
+  float* kept = nullptr;  // the states between chunks, or not wanted
 };
 struct DiagonalGradients {
   tile::In d_out, d_final_state;
@@ -24,13 +25,15 @@ struct DiagonalGradients {
   tile::OutVector d_bonus;  // [key], overwritten
   tile::Out d_initial_state;
   tile::Out d_value_log_decay = {};
+  const float* kept = nullptr;  // as forward left it; null: to be found out again
 };
 
 // Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.
 struct DiagonalTable {
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value, DType type);  // floats
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const DiagonalTask& task, const DiagonalOutputs& outputs, float* scratch);
-  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
+  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value, DType type);
   void (*backward)(const DiagonalTask& task, const DiagonalGradients& gradients, float* scratch);
 };
 const DiagonalTable& diagonal_table(IsaTag<Isa::kPlain>);

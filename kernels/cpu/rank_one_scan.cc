@@ -2,6 +2,7 @@
 
 #include "kernels/programs/rank_one_scan.h"
 #include "kernels/programs/rank_one_scan_backward.h"
+#include "kernels/tile/cpu_states.h"
 #include "kernels/tile/cpu_two_queries.h"
 
 // The CPU walks the chunks of a head one after the other, the state staying near the core.
@@ -10,8 +11,6 @@ namespace WEFT_ISA_NAMESPACE {
 namespace {
 
 using programs::RankOne;
-
-constexpr int64_t kChunk = 64;  // the inverse grows with the cube of it
 
 struct Sizes {
   int64_t chunk_, key_, value_;
@@ -25,10 +24,6 @@ template <RankOne form>
 using ForwardSpace = programs::RankOneSpace<TwoQueryEngine, Sizes, form>;
 template <RankOne form>
 using BackwardSpace = programs::RankOneBackwardSpace<TwoQueryEngine, Sizes, form>;
-
-int64_t chunk_length(int64_t begin, int64_t tokens) {
-  return tokens - begin < kChunk ? tokens - begin : kChunk;
-}
 
 Chunk chunk_of(const RankOneTask& task, int64_t begin, int64_t count) {
   return {task.q.row_range(begin, count),     task.k.row_range(begin, count),
@@ -51,80 +46,73 @@ int64_t scratch_of(int64_t key, int64_t value) {
   return place(w, Sizes{kChunk, key, value}, nullptr);
 }
 
-tile::In readable(const tile::Out& view) {
-  return {view.data, view.stride, view.rows, view.columns, view.dtype};
-}
-
-// What the walk from the start keeps for the walk from the end, laid out as operands: for every chunk the state before it, Z, T and the scores, and the state after the last.
+// What the walk from the start keeps for the walk from the end: for every chunk the state before it,
+// Z, T and the scores, and the state after the last.
 template <RankOne form>
 struct Kept {
   float* first;
   int64_t key, value;
+  DType type;
+  Reader reader;
 
   static constexpr int64_t kSquares = form == RankOne::kGeneral ? 4 : 2;
-  static constexpr int64_t square() { return kChunk * padded_width(kChunk); }
-  static int64_t state_size(int64_t key, int64_t value) {
-    return round_up(key, 4) * padded_width(value);
+  static int64_t size(int64_t key, int64_t value, DType type) {
+    return kept_floats(key, value, type) + kept_floats(kChunk, value, type) +
+           kSquares * square_floats(type);
   }
-  static int64_t size(int64_t key, int64_t value) {
-    return state_size(key, value) + kChunk * padded_width(value) + kSquares * square();
+  static int64_t floats(int64_t tokens, int64_t key, int64_t value, DType type) {
+    return (chunk_count(tokens) + 1) * size(key, value, type);
   }
-  float* chunk(int64_t c) const { return first + c * size(key, value); }
+  float* chunk(int64_t c) const { return first + c * size(key, value, type); }
   tile::Out state(int64_t c) const {
-    return {chunk(c), padded_width(value), key, value, DType::kF32};
+    if (first == nullptr) return {};
+    return kept_matrix(chunk(c), key, value, type, reader);
   }
   programs::RankOneKept<TwoQueryEngine> rest(int64_t c, int64_t count) const {
-    float* z = chunk(c) + state_size(key, value);
-    float* squares = z + kChunk * padded_width(value);
+    float* z = chunk(c) + kept_floats(key, value, type);
+    float* squares = z + kept_floats(kChunk, value, type);
     const auto matrix = [&](int64_t n) -> tile::Out {
       if (n >= kSquares) return {};
-      return {squares + n * square(), padded_width(kChunk), count, count, DType::kF32};
+      return kept_square(squares + n * square_floats(type), count, type, reader);
     };
-    return {matrix(0),
-            {z, padded_width(value), count, value, DType::kF32},
-            matrix(1),
-            matrix(2),
-            matrix(3)};
+    return {matrix(0), kept_matrix(z, count, value, type, reader), matrix(1), matrix(2), matrix(3)};
   }
 };
 
 template <RankOne form>
-int64_t kept_floats(int64_t tokens, int64_t key, int64_t value) {
-  return ((tokens + kChunk - 1) / kChunk + 1) * Kept<form>::size(key, value);
-}
-
-template <RankOne form>
-void store_state(TwoQueryEngine& e, ForwardSpace<form>& w, const tile::Out& to) {
-  e.run(tile::kFull, tile::take(w.m), tile::store(to));
+void start(TwoQueryEngine& e, const RankOneTask& task, const Kept<form>& kept,
+           ForwardSpace<form>& w) {
+  e.load(w.m, task.initial_state);  // zeros when empty
+  if (kept.first != nullptr) e.run(tile::kFull, tile::take(w.m), tile::store(kept.state(0)));
 }
 
 template <RankOne form>
 void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  const Kept<form> kept{outputs.kept, key, value};
+  const Kept<form> kept{outputs.kept, key, value, task.q.dtype, Reader::kMuchLater};
   TwoQueryEngine e;
   ForwardSpace<form> w;
   place(w, Sizes{kChunk, key, value}, scratch);
-  e.load(w.m, task.initial_state);  // zeros when empty
+  start(e, task, kept, w);
   for (int64_t begin = 0; begin < tokens; begin += kChunk) {
-    const int64_t count = chunk_length(begin, tokens);
+    const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
     place(w, Sizes{count, key, value}, scratch);
     expect(e, task, begin + kChunk);
     e.soon(outputs.out.row_range(begin, count));
-    if (outputs.kept != nullptr) store_state<form>(e, w, kept.state(begin / kChunk));
     programs::rank_one_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
-                               w);
-    if (outputs.kept != nullptr) programs::rank_one_keep(e, kept.rest(begin / kChunk, count), w);
+                               kept.state(c + 1), w);
+    if (outputs.kept != nullptr) programs::rank_one_keep(e, kept.rest(c, count), w);
   }
-  if (outputs.kept != nullptr) store_state<form>(e, w, kept.state((tokens + kChunk - 1) / kChunk));
-  if (!outputs.final_state.empty()) store_state<form>(e, w, outputs.final_state);
+  streams_end();
+  if (!outputs.final_state.empty())
+    e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
 }
 
 template <RankOne form>
-int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
+int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value, DType type) {
   const int64_t back = scratch_of<BackwardSpace<form>>(key, value);
   const int64_t ahead = scratch_of<ForwardSpace<form>>(key, value);
-  return kept_floats<form>(tokens, key, value) + (back > ahead ? back : ahead);
+  return Kept<form>::floats(tokens, key, value, type) + (back > ahead ? back : ahead);
 }
 
 template <RankOne form>
@@ -133,15 +121,15 @@ void rebuild(const RankOneTask& task, const Kept<form>& kept, float* scratch) {
   TwoQueryEngine e;
   ForwardSpace<form> w;
   place(w, Sizes{kChunk, key, value}, scratch);
-  e.load(w.m, task.initial_state);  // zeros when empty
+  start(e, task, kept, w);
   for (int64_t begin = 0; begin < tokens; begin += kChunk) {
     const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
     place(w, Sizes{count, key, value}, scratch);
     expect(e, task, begin + kChunk);
-    store_state<form>(e, w, kept.state(c));
-    programs::rank_one_rebuild(e, chunk_of(task, begin, count), kept.rest(c, count), w);
+    e.soon(kept.state(c + 1));
+    programs::rank_one_rebuild(e, chunk_of(task, begin, count), kept.rest(c, count),
+                               kept.state(c + 1), w);
   }
-  store_state<form>(e, w, kept.state((tokens + kChunk - 1) / kChunk));
 }
 
 template <RankOne form>
@@ -168,9 +156,10 @@ programs::RankOneChunkGradients<TwoQueryEngine> gradients_of(const RankOneGradie
 template <RankOne form>
 void backward(const RankOneTask& task, const RankOneGradients& g, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  const int64_t chunks = (tokens + kChunk - 1) / kChunk;
-  const Kept<form> kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value};
-  float* work = scratch + kept_floats<form>(tokens, key, value);
+  const int64_t chunks = chunk_count(tokens);
+  const Kept<form> kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value,
+                        task.q.dtype, Reader::kSoon};
+  float* work = scratch + Kept<form>::floats(tokens, key, value, task.q.dtype);
   if (g.kept == nullptr) rebuild(task, kept, work);
 
   TwoQueryEngine e;
@@ -198,7 +187,8 @@ void backward(const RankOneTask& task, const RankOneGradients& g, float* scratch
 
 template <RankOne form>
 constexpr RankOneTable table_of() {
-  return {kept_floats<form>, scratch_of<ForwardSpace<form>>, forward<form>, backward_scratch<form>, backward<form>};
+  return {Kept<form>::floats, scratch_of<ForwardSpace<form>>, forward<form>, backward_scratch<form>,
+          backward<form>};
 }
 
 }  // namespace

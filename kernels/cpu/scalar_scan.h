@@ -16,19 +16,22 @@ struct ScanTask {
 struct ScanOutputs {
   tile::Out out;
   tile::Out final_state;
+  float* kept = nullptr;  // the states between chunks, or not wanted
 };
 struct ScanGradients {
   tile::In d_out, d_final_state;
   tile::Out dq, dk, dv;
   tile::OutVector d_log_decay;
   tile::Out d_initial_state;
+  const float* kept = nullptr;  // as forward left it; null: to be found out again
 };
 
 // Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.
 struct ScanTable {
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value, DType type);  // floats
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const ScanTask& task, const ScanOutputs& outputs, float* scratch);
-  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
+  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value, DType type);
   void (*backward)(const ScanTask& task, const ScanGradients& gradients, float* scratch);
   // What the tokens do to a state, M -> e^total M + state, and backward to its gradient,
   // dM -> e^total dM + d_state. Return `total`; the scratch of forward is enough.

@@ -76,6 +76,18 @@ WEFT_INLINE VF load(const bf16* p) {
 
 WEFT_INLINE void store(float* p, VF v) { *reinterpret_cast<LooseF*>(p) = v; }
 
+// Past the caches, to memory aligned as vectors are. Other threads see it after `streams_end`.
+WEFT_INLINE void stream(float* p, VF v) {
+#if defined(__AVX512F__)
+  _mm512_stream_ps(p, v);
+#elif defined(__AVX2__)
+  _mm256_stream_ps(p, v);
+#else
+  _mm_stream_ps(p, v);
+#endif
+}
+WEFT_INLINE void streams_end() { _mm_sfence(); }
+
 // Round to nearest, ties to even; NaN stays NaN. Subnormal numbers may become zero.
 WEFT_INLINE VH rounded(VF v) {
 #if defined(__AVX512BF16__)

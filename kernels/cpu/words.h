@@ -45,9 +45,12 @@ struct PairWords {
 #endif
   }
 
+  typedef float LooseWords __attribute__((vector_size(kLanes * 4), aligned(2), may_alias));
   WEFT_INLINE static VF along(const bf16* row, int64_t first) {
-    typedef float LooseWords __attribute__((vector_size(kLanes * 4), aligned(2), may_alias));
     return *reinterpret_cast<const LooseWords*>(row + 2 * first);
+  }
+  WEFT_INLINE static void put_along(bf16* to, VF words) {
+    *reinterpret_cast<LooseWords*>(to) = words;
   }
   WEFT_INLINE static float one_along(const bf16* row, int64_t word, int64_t k) {
     return pair(row[2 * word], 2 * word + 1 < k ? row[2 * word + 1] : bf16{});

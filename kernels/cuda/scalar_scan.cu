@@ -115,20 +115,19 @@ __global__ void __launch_bounds__(kThreads) chunk_states(ScanProblem p, Outer o)
 }
 
 // Second pass. Results of the first become states in place; `start` and `end` are the states at the
-// borders of the documents, [key, value], which the others may be kept transposed to.
+// borders of the documents.
 struct Chain {
   States states;
   const float* totals;
   const float* start;
   float* end;
-  bool turned, backward;
+  bool backward;
 };
 __global__ void __launch_bounds__(kThreads) chain_states(ScanProblem p, Chain c) {
   const int document = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int at = static_cast<int>(blockIdx.z * kThreads + threadIdx.x);
   if (at >= c.states.size) return;
-  const int64_t border = static_cast<int64_t>(document * p.heads + head) * c.states.size +
-                         (c.turned ? at % p.key * p.value + at / p.key : at);
+  const int64_t border = static_cast<int64_t>(document * p.heads + head) * c.states.size + at;
   const int first = p.chunks_before[document], chunks = p.chunks_before[document + 1] - first;
   float x = c.start == nullptr ? 0.0f : c.start[border];
   c.states.at(first + document + (c.backward ? chunks : 0), head)[at] = x;
@@ -156,7 +155,7 @@ __global__ void __launch_bounds__(kThreads)
   programs::scan_output(e, chunk, head_of(out, spot, spot.head, p.value), memory.space);
 }
 
-// Third pass, backward. All states are transposed.
+// Third pass, backward.
 template <class C>
 __global__ void __launch_bounds__(kThreads)
     chunk_gradients(ScanProblem p, ScanBackward io, States states, States d_states) {
@@ -164,9 +163,9 @@ __global__ void __launch_bounds__(kThreads)
   auto& memory = block_memory<Shared<typename C::GradientSpace>>();
   Engine e(memory.scratch);
   const Spot spot = this_spot(p, C::chunk);
-  const In before{states.at(spot.slot, spot.head), p.key, p.value, p.key, false};
-  const In after{states.at(spot.slot + 1, spot.head), p.key, p.value, p.key, false};
-  const In d_after{d_states.at(spot.slot + 1, spot.head), p.key, p.value, p.key, false};
+  const In before{states.at(spot.slot, spot.head), p.value, p.key, p.value, false};
+  const In after{states.at(spot.slot + 1, spot.head), p.value, p.key, p.value, false};
+  const In d_after{d_states.at(spot.slot + 1, spot.head), p.value, p.key, p.value, false};
   const programs::ScanChunkGradients<Engine> gradients{
       head_of(io.d_out, spot, spot.head, p.value), before,
       head_of(io.dq, spot, spot.head, p.key),      head_of(io.dk, spot, spot.head, p.key),
@@ -253,7 +252,7 @@ void forward(const ScanProblem& p, const ScanForward& io, float* scratch, Stream
   float* totals = scratch + states_size(p);
   launch_states<C, Weights::kToEnd>(p, {p.k, p.v, p.key, p.value, false, 1.0f, states, totals},
                                     stream);
-  launch_chain(p, {states, totals, io.initial_state, io.final_state, false, false}, stream);
+  launch_chain(p, {states, totals, io.initial_state, io.final_state, false}, stream);
   if (p.chunk_count == 0) return;
   launch(chunk_outputs<C>, over_chunks(p), kThreads, sizeof(Shared<typename C::OutputSpace>),
          stream, p, io.out, states);
@@ -266,12 +265,12 @@ void backward(const ScanProblem& p, const ScanBackward& io, float* scratch, Stre
   float* totals = d_states.first + states_size(p);
   float* dk_heads = totals + totals_size(p);
   float* dv_heads = dk_heads + head_gradients(p, p.key);
-  launch_states<C, Weights::kToEnd>(p, {p.v, p.k, p.value, p.key, false, 1.0f, states, totals},
+  launch_states<C, Weights::kToEnd>(p, {p.k, p.v, p.key, p.value, false, 1.0f, states, totals},
                                     stream);
   launch_states<C, Weights::kFromStart>(
-      p, {io.d_out, p.q, p.value, p.key, true, p.scale, d_states, totals}, stream);
-  launch_chain(p, {states, totals, io.initial_state, nullptr, true, false}, stream);
-  launch_chain(p, {d_states, totals, io.d_final_state, io.d_initial_state, true, true}, stream);
+      p, {p.q, io.d_out, p.key, p.value, true, p.scale, d_states, totals}, stream);
+  launch_chain(p, {states, totals, io.initial_state, nullptr, false}, stream);
+  launch_chain(p, {d_states, totals, io.d_final_state, io.d_initial_state, true}, stream);
   if (p.chunk_count == 0) return;
 
   ScanBackward parts = io;

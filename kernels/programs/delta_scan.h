@@ -77,19 +77,24 @@ WEFT_TILE float delta_values(Engine& e, const DeltaChunk<Engine>& a, Space& w) {
   return last;
 }
 
-// w.m moved from before the chunk to behind it.
+// w.m moved from before the chunk to behind it; `to` (may be empty) gets it too.
 template <class Engine, class Space>
-WEFT_TILE void delta_state(Engine& e, float last, Space& w) {
+WEFT_TILE void delta_carry(Engine& e, float last, const typename Engine::Out& to, Space& w) {
   using namespace tile;
   const float decay = e.exp(last);
-  e.run(kFull, take(w.m), map([&](auto, auto, auto x) { return x * decay; }), tn(w.k, w.u_to_end),
-        put(w.m));
+  const auto carried = map([&](auto i, auto j, auto x) { return x + w.m(i, j) * decay; });
+  if (to.empty()) {
+    e.run(kFull, tn(w.k, w.u_to_end), carried, put(w.m));
+  } else {
+    e.run(kFull, tn(w.k, w.u_to_end), carried, put(w.m), store(to));
+  }
 }
 
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void delta_forward(Engine& e, const DeltaChunk<Engine>& a,
-                             const typename Engine::Out& out, Space& w) {
+                             const typename Engine::Out& out, const typename Engine::Out& state,
+                             Space& w) {
   using namespace tile;
   const float last = delta_values(e, a, w);
   e.load(w.q, a.q);
@@ -100,7 +105,7 @@ WEFT_TILE void delta_forward(Engine& e, const DeltaChunk<Engine>& a,
   e.run(kFull, nn(w.q, w.m), map([&](auto i, auto, auto x) { return x * w.from_start[i]; }),
         nn(w.p, w.u, Banded::kA, kLower),
         store(out, [&](auto, auto, auto x) { return x * a.scale; }));
-  delta_state(e, last, w);
+  delta_carry(e, last, state, w);
 }
 
 }  // namespace weft::kernels::programs

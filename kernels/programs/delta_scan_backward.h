@@ -34,10 +34,10 @@ WEFT_TILE void delta_keep(Engine& e, const DeltaKept<Engine>& kept, Space& w) {
 
 template <class Engine, class Space>
 WEFT_TILE void delta_rebuild(Engine& e, const DeltaChunk<Engine>& a, const DeltaKept<Engine>& kept,
-                             Space& w) {
+                             const typename Engine::Out& state, Space& w) {
   const float last = delta_values(e, a, w);
   delta_keep(e, kept, w);
-  delta_state(e, last, w);
+  delta_carry(e, last, state, w);
 }
 
 template <class Engine>
@@ -136,8 +136,8 @@ WEFT_TILE void delta_backward(Engine& e, const DeltaChunk<Engine>& a,
 
   e.load(w.q, a.q, [&](auto i, auto, auto x) { return x * w.from_start[i]; });
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
-  e.run(kFull, take(w.dm), map([&](auto, auto, auto x) { return x * decay; }), tn(w.q, w.d_out),
-        tn(w.k, w.dv_start), put(w.dm),
+  e.run(kFull, tn(w.q, w.d_out), tn(w.k, w.dv_start),
+        map([&](auto i, auto j, auto x) { return x + w.dm(i, j) * decay; }), put(w.dm),
         row_sum(w.product, [&](auto i, auto j, auto x) { return x * e.at(g.state, i, j); }));
 }
 

@@ -53,6 +53,26 @@ struct DiagonalSpace {
   }
 };
 
+// For a walk that carries the state along, without outputs. Names are those of DiagonalSpace.
+template <class Engine, class S>
+struct DiagonalStateSpace {
+  template <auto rows, auto columns, unsigned uses>
+  using Op = typename Engine::template Operand<S, rows, columns, uses>;
+  template <auto size>
+  using Vec = typename Engine::template Vector<S, size>;
+
+  Op<&S::key, &S::value, tile::kEntries> m;
+  Op<&S::chunk, &S::key, tile::kEntries> k, a;
+  Op<&S::chunk, &S::key, tile::kAt | tile::kEntries> k_end;
+  Op<&S::chunk, &S::value, tile::kB> v;
+  Vec<&S::key> total, within, walk;
+
+  template <class F>
+  void parts(F f) {
+    f(m), f(k), f(a), f(k_end), f(v), f(total), f(within), f(walk);
+  }
+};
+
 // q', k, a, v and `same`, from memory.
 template <class Engine, class Space>
 WEFT_TILE void diagonal_load(Engine& e, const DiagonalChunk<Engine>& c, Space& w) {
@@ -116,27 +136,75 @@ WEFT_TILE void diagonal_scores(Engine& e, const Span& rows, Space& w) {
   e.settle(e.box(w.pt, rows, rows));
 }
 
+// task(rows) for the blocks of a chunk, first to last.
+template <class Engine, class Task>
+WEFT_TILE void for_blocks(int64_t chunk, Task task) {
+  for (int64_t first = 0; first < chunk; first += kDiagonalBlock) {
+    const int64_t left = chunk - first;
+    task(typename Engine::Span{first, left < kDiagonalBlock ? left : kDiagonalBlock});
+  }
+}
+
+// Carries w.k_end and w.total over a block whose decays are w.within.
+template <class Engine, class Space, class Span>
+WEFT_TILE void diagonal_keys(Engine& e, const Span& rows, Space& w) {
+  diagonal_extend(e, rows, w, w.k_end, [&](auto i, auto j, auto x) { return x * w.k(i, j); });
+  e.fill(w.total, [&](auto j) { return w.total[j] * w.within[j]; });
+}
+
+// The same for all blocks where nothing else is wanted, bit for bit.
+template <class Engine, class Space>
+WEFT_TILE void diagonal_all_keys(Engine& e, Space& w) {
+  e.fill(w.total, [&](auto) { return e.number(1.0f); });
+  for_blocks<Engine>(w.k.rows, [&](const auto& rows) {
+    e.fill(w.within, [&](auto) { return e.number(1.0f); });
+    e.walk_down(w.within, rows, [&](auto i, auto j, auto x) { return x * w.a(i, j); });
+    diagonal_keys(e, rows, w);
+  });
+}
+
+// The state w.m taken through a chunk whose keys have been carried to its end; `to` (may be empty)
+// gets it too.
+template <class Engine, class Space>
+WEFT_TILE void diagonal_carry(Engine& e, const typename Engine::Out& to, Space& w) {
+  using namespace tile;
+  const auto carried = map([&](auto i, auto j, auto x) { return x + w.m(i, j) * w.total[i]; });
+  if (to.empty()) {
+    e.run(kFull, tn(w.k_end, w.v), carried, put(w.m));
+  } else {
+    e.run(kFull, tn(w.k_end, w.v), carried, put(w.m), store(to));
+  }
+}
+
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void diagonal_forward(Engine& e, const DiagonalChunk<Engine>& c,
-                                const typename Engine::Out& out, Space& w) {
+                                const typename Engine::Out& out,
+                                const typename Engine::Out& state, Space& w) {
   using namespace tile;
   diagonal_load(e, c, w);
   e.clear(w.pt);
   e.fill(w.total, [&](auto) { return e.number(1.0f); });
-  for (int64_t first = 0; first < w.q.rows; first += kDiagonalBlock) {
-    const int64_t left = w.q.rows - first;
-    const typename Engine::Span rows{first, left < kDiagonalBlock ? left : kDiagonalBlock};
+  for_blocks<Engine>(w.q.rows, [&](const auto& rows) {
     diagonal_queries(e, rows, w);
     diagonal_scores(e, rows, w);
-    diagonal_extend(e, rows, w, w.k_end, [&](auto i, auto j, auto x) { return x * w.k(i, j); });
-    e.fill(w.total, [&](auto j) { return w.total[j] * w.within[j]; });
-  }
+    diagonal_keys(e, rows, w);
+  });
   e.run(kFull, nn(w.q_start, w.m), tn(w.pt, w.v, Banded::kA, kUpper),
         map([&](auto i, auto j, auto x) { return x + w.same[i] * w.v(i, j); }),
         store(out, [&](auto, auto, auto x) { return x * c.scale; }));
-  e.run(kFull, take(w.m), map([&](auto i, auto, auto x) { return x * w.total[i]; }),
-        tn(w.k_end, w.v), put(w.m));
+  diagonal_carry(e, state, w);
+}
+
+// The state alone, bit for bit as diagonal_forward forms it.
+template <class Engine, class Space>
+WEFT_TILE void diagonal_state(Engine& e, const DiagonalChunk<Engine>& c,
+                              const typename Engine::Out& state, Space& w) {
+  e.load(w.a, c.log_decay, [&](auto, auto, auto x) { return e.exp_down(x); });
+  e.load(w.k, c.k);
+  e.load(w.v, c.v);
+  diagonal_all_keys(e, w);
+  diagonal_carry(e, state, w);
 }
 
 }  // namespace weft::kernels::programs

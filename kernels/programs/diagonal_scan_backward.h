@@ -12,50 +12,12 @@
 //   bonus)
 // and only then the token's own term, which no decay has touched: with d_i = dO_i . v_i
 //   dq_i = (a_i) dq'_i + d_i u k_i,   dk_i += d_i u q_i,   du += sum_i d_i q_i k_i
-// States are kept transposed [value, key], here and where they wait for backward.
 namespace weft::kernels::programs {
-
-template <class Engine, class S>
-struct DiagonalOuterSpace {
-  template <auto rows, auto columns, unsigned uses>
-  using Op = typename Engine::template Operand<S, rows, columns, uses>;
-  template <auto size>
-  using Vec = typename Engine::template Vector<S, size>;
-
-  Op<&S::chunk, &S::key, tile::kB | tile::kEntries> k;
-  Op<&S::chunk, &S::key, tile::kEntries> a;
-  Op<&S::chunk, &S::value, tile::kAt> v;
-  Vec<&S::key> total;
-
-  template <class F>
-  void parts(F f) {
-    f(k), f(a), f(v), f(total);
-  }
-};
-
-// after = before diag(a_1 ... a_C) + V^T (K * a_{j+1} ... a_C): M^T carried through a chunk.
-template <class Engine, class Space>
-WEFT_TILE void diagonal_outer(Engine& e, const DiagonalChunk<Engine>& c,
-                              const typename Engine::In& before, const typename Engine::Out& after,
-                              Space& w) {
-  using namespace tile;
-  e.load(w.a, c.log_decay, [&](auto, auto, auto x) { return e.exp_down(x); });
-  e.load(w.k, c.k);
-  e.load(w.v, c.v);
-  e.fill(w.total, [&](auto) { return e.number(1.0f); });
-  e.walk_up(w.total, typename Engine::Span{0, w.k.rows}, [&](auto i, auto j, auto x) {
-    e.set(w.k, i, j, w.k(i, j) * x);
-    return x * w.a(i, j);
-  });
-  e.settle(w.k);
-  e.run(kFull, take(before), map([&](auto, auto j, auto x) { return x * w.total[j]; }),
-        tn(w.v, w.k), store(after));
-}
 
 template <class Engine>
 struct DiagonalChunkGradients {
   typename Engine::In d_out;
-  typename Engine::In state;  // M_0^T
+  typename Engine::In state;  // M_0
   typename Engine::Out dq, dk, dv, d_log_decay;
 };
 
@@ -66,17 +28,17 @@ struct DiagonalBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  // dM^T behind the chunk, then before it
-  Op<&S::value, &S::key, tile::kB | tile::kBt | tile::kEntries> dm;
-  Vec<&S::key> u, du, product;         // product: columns of M^T * dM^T at that place
-  Op<&S::value, &S::key, tile::kB> m;  // M_0^T
+  // dM behind the chunk, then before it
+  Op<&S::key, &S::value, tile::kB | tile::kBt | tile::kEntries> dm;
+  Vec<&S::key> u, du, product;          // product: rows of <M, dM> at that place
+  Op<&S::key, &S::value, tile::kBt> m;  // M_0
   Op<&S::chunk, &S::key, tile::kEntries> q, k, a, from, to_end;
   Op<&S::block, &S::key, tile::kA | tile::kB | tile::kBt> q_block;
-  Op<&S::chunk, &S::key, tile::kB> q_start;
+  Op<&S::chunk, &S::key, tile::kAt> q_start;
   Op<&S::chunk, &S::key, tile::kA | tile::kB | tile::kEntries> k_end;  // k * to_end
   Op<&S::chunk, &S::key, tile::kEntries> dq, dk;
   Op<&S::chunk, &S::value, tile::kA | tile::kBt> v;
-  Op<&S::chunk, &S::value, tile::kA | tile::kAt | tile::kB> d_out;
+  Op<&S::chunk, &S::value, tile::kA | tile::kB> d_out;
   Op<&S::chunk, &S::chunk, tile::kA | tile::kEntries> pt;
   Op<&S::chunk, &S::chunk, tile::kA | tile::kAt | tile::kEntries> dp;
   Vec<&S::key> total, within, walk;
@@ -103,7 +65,7 @@ WEFT_TILE void diagonal_block_gradients(Engine& e, const Span& rows, Space& w) {
     e.run(kFull, tn(dp, e.part(w.q_block, Span{0, rows.count})),
           map([&](auto i, auto j, auto x) { return x * w.to_end(i, j) + w.dk(i, j); }), put(dk));
   }
-  e.run(kFull, nn(e.part(w.d_out, rows), w.m),
+  e.run(kFull, nt(e.part(w.d_out, rows), w.m),
         map([&](auto, auto j, auto x) { return x * w.total[j]; }), nn(dp, e.part(w.k_end, before)),
         map([&](auto i, auto j, auto x) { return x * from(i, j); }), put(dq));
 }
@@ -114,17 +76,14 @@ WEFT_TILE void diagonal_blocks_backward(Engine& e, Space& w) {
   e.clear(w.pt);
   e.clear(w.dk);
   e.fill(w.total, [&](auto) { return e.number(1.0f); });
-  for (int64_t first = 0; first < w.q.rows; first += kDiagonalBlock) {
-    const int64_t left = w.q.rows - first;
-    const typename Engine::Span rows{first, left < kDiagonalBlock ? left : kDiagonalBlock};
+  for_blocks<Engine>(w.q.rows, [&](const auto& rows) {
     diagonal_queries(e, rows, w);
     diagonal_scores(e, rows, w);
     diagonal_block_gradients(e, rows, w);
     e.near_gradients({w.q, w.k, w.a}, rows, w.dp, w.dq, w.dk);
     diagonal_extend(e, rows, w, w.to_end, [&](auto, auto, auto x) { return x; });
-    diagonal_extend(e, rows, w, w.k_end, [&](auto i, auto j, auto x) { return x * w.k(i, j); });
-    e.fill(w.total, [&](auto j) { return w.total[j] * w.within[j]; });
-  }
+    diagonal_keys(e, rows, w);
+  });
 }
 
 // Gradients of the decays; w.dq and w.dk do not yet have the token's own term.
@@ -150,7 +109,7 @@ WEFT_TILE void diagonal_backward(Engine& e, const DiagonalChunk<Engine>& c,
   using namespace tile;
   const bool has_bonus = !c.bonus.empty();
   diagonal_load(e, c, w);
-  e.borrow(w.m, g.state);
+  e.load(w.m, g.state);
   e.load(w.d_out, g.d_out, [&](auto, auto, auto x) { return x * c.scale; });
   e.fill(w.d_same, [&](auto) { return e.number(0.0f); });
   e.run(kFull, take(w.d_out),
@@ -158,9 +117,9 @@ WEFT_TILE void diagonal_backward(Engine& e, const DiagonalChunk<Engine>& c,
   e.run(kLower, nt(w.d_out, w.v), put(w.dp));
   diagonal_blocks_backward(e, w);
 
-  e.run(kFull, nn(w.v, w.dm),
+  e.run(kFull, nt(w.v, w.dm),
         map([&](auto i, auto j, auto x) { return x * w.to_end(i, j) + w.dk(i, j); }), put(w.dk));
-  e.run(kFull, nt(w.k_end, w.dm), nn(w.pt, w.d_out, Banded::kA, kUpper),
+  e.run(kFull, nn(w.k_end, w.dm), nn(w.pt, w.d_out, Banded::kA, kUpper),
         map([&](auto i, auto j, auto x) { return x + w.same[i] * w.d_out(i, j); }), store(g.dv));
   diagonal_decay_gradients(e, has_bonus, g.d_log_decay, w);
 
@@ -177,9 +136,9 @@ WEFT_TILE void diagonal_backward(Engine& e, const DiagonalChunk<Engine>& c,
         store(g.dq, [&](auto i, auto j, auto x) { return x + own(i, j) * w.k(i, j); }));
 
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
-  e.run(kFull, take(w.dm), map([&](auto, auto j, auto x) { return x * w.total[j]; }),
-        tn(w.d_out, w.q_start), put(w.dm),
-        column_sum(w.product, [&](auto i, auto j, auto x) { return x * w.m(i, j); }));
+  e.run(kFull, tn(w.q_start, w.d_out),
+        map([&](auto i, auto j, auto x) { return x + w.dm(i, j) * w.total[i]; }), put(w.dm),
+        row_sum(w.product, [&](auto i, auto j, auto x) { return x * e.at(g.state, i, j); }));
 }
 
 }  // namespace weft::kernels::programs

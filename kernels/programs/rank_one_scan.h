@@ -185,22 +185,30 @@ WEFT_TILE void rank_one_values(Engine& e, const RankOneChunk<Engine>& c, Space& 
   e.run(kFull, nn(w.t, w.r, Banded::kA, kLower), put(w.z));
 }
 
-// w.m moved from before the chunk to behind it.
+// w.m moved from before the chunk to behind it; `to` (may be empty) gets it too.
 template <class Engine, class Space>
-WEFT_TILE void rank_one_state(Engine& e, Space& w) {
+WEFT_TILE void rank_one_carry(Engine& e, const typename Engine::Out& to, Space& w) {
   using namespace tile;
-  const auto decayed = map([&](auto i, auto, auto x) { return x * w.total[i]; });
-  if constexpr (Space::general) {
-    e.run(kFull, take(w.m), decayed, tn(w.b_end, w.z), tn(w.k_end, w.v), put(w.m));
+  const auto writes = [&](const auto&... rest) {
+    const auto carried = map([&](auto i, auto j, auto x) { return x + w.m(i, j) * w.total[i]; });
+    if constexpr (Space::general) {
+      e.run(kFull, tn(w.b_end, w.z), tn(w.k_end, w.v), carried, rest...);
+    } else {
+      e.run(kFull, tn(w.b_end, w.z), carried, rest...);
+    }
+  };
+  if (to.empty()) {
+    writes(put(w.m));
   } else {
-    e.run(kFull, take(w.m), decayed, tn(w.b_end, w.z), put(w.m));
+    writes(put(w.m), store(to));
   }
 }
 
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void rank_one_forward(Engine& e, const RankOneChunk<Engine>& c,
-                                const typename Engine::Out& out, Space& w) {
+                                const typename Engine::Out& out,
+                                const typename Engine::Out& state, Space& w) {
   using namespace tile;
   rank_one_values(e, c, w);
   const auto scaled = store(out, [&](auto, auto, auto x) { return x * c.scale; });
@@ -214,7 +222,7 @@ WEFT_TILE void rank_one_forward(Engine& e, const RankOneChunk<Engine>& c,
     e.run(kFull, nn(w.q_start, w.m), tn(w.qb, w.z, Banded::kA, kAbove),
           map([&](auto i, auto j, auto x) { return x + w.qb_same[i] * w.z(i, j); }), scaled);
   }
-  rank_one_state(e, w);
+  rank_one_carry(e, state, w);
 }
 
 }  // namespace weft::kernels::programs

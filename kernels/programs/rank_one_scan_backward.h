@@ -3,8 +3,8 @@
 #include "kernels/programs/rank_one_scan.h"
 
 // Backward of programs/rank_one_scan.h. A first walk, from the start, or forward itself leaves for
-// every chunk M_0, T, Z and the scores; a second one, from the end, uses them. With dO scaled by s when it is loaded
-// and W_ij = a_{j+1} ... a_{i-1} (a vector over key channels, i > j):
+// every chunk M_0, T, Z and the scores; a second one, from the end, uses them. With dO scaled by s
+// when it is loaded and W_ij = a_{j+1} ... a_{i-1} (a vector over key channels, i > j):
 //   dZ = (P^{qb} + diag(q . b))^T dO + (B * a_{j+1} ... a_C) dM_C,   X = T^T dZ   (gradient of R)
 //   dV = (P^{qk} + diag(q . k))^T dO + (P^{ak})^T X + (K * a_{j+1} ... a_C) dM_C
 //   dP^{qb} = dO Z^T,   dP^{qk} = dO V^T,   dP^{ab} = X Z^T,   dP^{ak} = X V^T
@@ -43,10 +43,11 @@ WEFT_TILE void rank_one_keep(Engine& e, const RankOneKept<Engine>& kept, Space& 
 
 template <class Engine, class Space>
 WEFT_TILE void rank_one_rebuild(Engine& e, const RankOneChunk<Engine>& c,
-                                const RankOneKept<Engine>& kept, Space& w) {
+                                const RankOneKept<Engine>& kept,
+                                const typename Engine::Out& state, Space& w) {
   rank_one_values(e, c, w);
   rank_one_keep(e, kept, w);
-  rank_one_state(e, w);
+  rank_one_carry(e, state, w);
 }
 
 template <class Engine>
@@ -293,8 +294,8 @@ WEFT_TILE void rank_one_backward(Engine& e, const RankOneChunk<Engine>& c,
   rank_one_decay_gradients(e, g.d_log_decay, w);
   rank_one_store(e, c, g, w);
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
-  e.run(kFull, take(w.dm), map([&](auto i, auto, auto x) { return x * w.total[i]; }),
-        tn(w.q_start, w.d_out), tn(w.alpha_start, w.x), put(w.dm),
+  e.run(kFull, tn(w.q_start, w.d_out), tn(w.alpha_start, w.x),
+        map([&](auto i, auto j, auto x) { return x + w.dm(i, j) * w.total[i]; }), put(w.dm),
         row_sum(w.product, [&](auto i, auto j, auto x) { return x * e.at(g.state, i, j); }));
 }
 

@@ -41,11 +41,30 @@ struct ScanOutputSpace {
   }
 };
 
-// For a walk that carries the state along.
+// For a walk that carries the state along, without outputs.
+template <class Engine, class S>
+struct ScanStateSpace {
+  template <auto rows, auto columns, unsigned uses>
+  using Op = typename Engine::template Operand<S, rows, columns, uses>;
+  template <auto size>
+  using Vec = typename Engine::template Vector<S, size>;
+
+  Op<&S::key, &S::value, tile::kEntries> m;
+  Op<&S::chunk, &S::key, tile::kAt> k_to_end;  // diag(e^{b_C - b}) K
+  Op<&S::chunk, &S::value, tile::kB> v;
+  Vec<&S::chunk> b, from_start, to_end;
+
+  template <class F>
+  void parts(F f) {
+    f(m), f(k_to_end), f(v), f(b), f(from_start), f(to_end);
+  }
+};
+
+// And with them.
 template <class Engine, class S>
 struct ScanSpace : ScanOutputSpace<Engine, S> {
   using Base = ScanOutputSpace<Engine, S>;
-  typename Base::template Op<&S::chunk, &S::key, tile::kAt> k_to_end;  // diag(e^{b_C - b}) K
+  typename Base::template Op<&S::chunk, &S::key, tile::kAt> k_to_end;
 
   template <class F>
   void parts(F f) {
@@ -89,16 +108,38 @@ WEFT_TILE void scan_output(Engine& e, const ScanChunk<Engine>& a, const typename
         store(out, [&](auto, auto, auto x) { return x * a.scale; }));
 }
 
+// The state w.m taken through a chunk whose values and decays have been loaded; `to` (may be empty)
+// gets it too.
+template <class Engine, class Space>
+WEFT_TILE void scan_carry(Engine& e, const ScanChunk<Engine>& a, float decay,
+                          const typename Engine::Out& to, Space& w) {
+  using namespace tile;
+  e.load(w.k_to_end, a.k, [&](auto i, auto, auto x) { return x * w.to_end[i]; });
+  const auto carried = map([&](auto i, auto j, auto x) { return x + w.m(i, j) * decay; });
+  if (to.empty()) {
+    e.run(kFull, tn(w.k_to_end, w.v), carried, put(w.m));
+  } else {
+    e.run(kFull, tn(w.k_to_end, w.v), carried, put(w.m), store(to));
+  }
+}
+
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void scan_forward(Engine& e, const ScanChunk<Engine>& a, const typename Engine::Out& out,
-                            Space& w) {
-  using namespace tile;
+                            const typename Engine::Out& state, Space& w) {
   const float decay = e.exp(scan_load(e, a, w));
-  e.load(w.k_to_end, a.k, [&](auto i, auto, auto x) { return x * w.to_end[i]; });
   scan_output(e, a, out, w);
-  e.run(kFull, take(w.m), map([&](auto, auto, auto x) { return x * decay; }), tn(w.k_to_end, w.v),
-        put(w.m));
+  scan_carry(e, a, decay, state, w);
+}
+
+// The state alone, bit for bit as scan_forward forms it; returns b_C.
+template <class Engine, class Space>
+WEFT_TILE float scan_state(Engine& e, const ScanChunk<Engine>& a,
+                           const typename Engine::Out& state, Space& w) {
+  const float last = scan_decays(e, a.log_decay, w);
+  e.load(w.v, a.v);
+  scan_carry(e, a, e.exp(last), state, w);
+  return last;
 }
 
 }  // namespace weft::kernels::programs

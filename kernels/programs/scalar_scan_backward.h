@@ -7,8 +7,6 @@
 //   dQ = diag(e^b) dO M_0^T + dP K             dK = dP^T Q + diag(e^{b_C - b}) V dM_C^T
 //   dV = P^T dO + diag(e^{b_C - b}) K dM_C     dM_0 = e^{b_C} dM_C + Q^T diag(e^b) dO
 //   db_i = q_i . dq_i - k_i . dk_i, and db_C += <M_C, dM_C>;   dg_i = sum of db_j over j >= i
-// States are kept transposed [value, key], here and where they wait for backward: then M_0^T is a
-// right operand as it lies.
 namespace weft::kernels::programs {
 
 template <class Engine, class S>
@@ -28,10 +26,10 @@ struct ScanOuterSpace {
   }
 };
 
-// after = e^{b_C} before + (diag(weights) left)^T right: a state carried through a chunk, without
+// after = e^{b_C} before + (diag(weights) left)^T right: what a chunk does to a state, without
 // outputs.
-//   M:  left = K, right = V, weights e^{b_C - b}           M^T:  left = V, right = K, the same
-//   weights dM: left = Q, right = dO, weights s e^b, from the end of the chunk to its start
+//   M:  left = K, right = V,  weights e^{b_C - b}
+//   dM: left = Q, right = dO, weights s e^b, from the end of the chunk to its start
 enum class Weights : uint8_t { kToEnd, kFromStart };
 template <class Engine>
 struct ScanOuter {
@@ -49,15 +47,16 @@ WEFT_TILE float scan_outer(Engine& e, const ScanOuter<Engine>& a, Space& w) {
   const auto& weight = weights == Weights::kToEnd ? w.to_end : w.from_start;
   e.load(w.left, a.left, [&](auto i, auto, auto x) { return x * (a.scale * weight[i]); });
   e.load(w.right, a.right);
-  e.run(kFull, take(a.before), map([&](auto, auto, auto x) { return x * decay; }),
-        tn(w.left, w.right), store(a.after));
+  e.run(kFull, tn(w.left, w.right),
+        map([&](auto i, auto j, auto x) { return x + e.at(a.before, i, j) * decay; }),
+        store(a.after));
   return last;
 }
 
 template <class Engine>
 struct ScanChunkGradients {
   typename Engine::In d_out;
-  typename Engine::In state;  // M_0^T
+  typename Engine::In state;  // M_0
   typename Engine::Out dq, dk, dv;
   typename Engine::OutVector d_log_decay;
 };
@@ -69,14 +68,14 @@ struct ScanBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  Op<&S::value, &S::key, tile::kB | tile::kBt | tile::kEntries> dm;  // dM^T after the chunk, then
+  Op<&S::key, &S::value, tile::kB | tile::kBt | tile::kEntries> dm;  // dM after the chunk, then
                                                                      // before it
-  Vec<&S::value> product;              // rows of <M, dM> at that place
-  Op<&S::value, &S::key, tile::kB> m;  // M_0^T
-  Op<&S::chunk, &S::key, tile::kA | tile::kB> q;
+  Vec<&S::key> product;                 // rows of <M, dM> at that place
+  Op<&S::key, &S::value, tile::kBt> m;  // M_0
+  Op<&S::chunk, &S::key, tile::kA | tile::kAt | tile::kB> q;
   Op<&S::chunk, &S::key, tile::kA | tile::kB | tile::kBt> k;
   Op<&S::chunk, &S::value, tile::kA | tile::kBt> v;
-  Op<&S::chunk, &S::value, tile::kA | tile::kAt | tile::kB> d_out;
+  Op<&S::chunk, &S::value, tile::kA | tile::kB> d_out;
   Op<&S::chunk, &S::chunk, tile::kAt> p;
   Op<&S::chunk, &S::chunk, tile::kA | tile::kAt> dp;
   Vec<&S::chunk> b, from_start, to_end, db, db_key;
@@ -88,13 +87,13 @@ struct ScanBackwardSpace {
   }
 };
 
-// Gradients of a chunk from w.dm = dM_C^T and behind = <M_C, dM_C>; returns b_C.
+// Gradients of a chunk from w.dm = dM_C and behind = <M_C, dM_C>; returns b_C.
 template <class Engine, class Space>
 WEFT_TILE float scan_gradients(Engine& e, const ScanChunk<Engine>& a,
                                const ScanChunkGradients<Engine>& g, float behind, Space& w) {
   using namespace tile;
   const float last = scan_load(e, a, w);
-  e.borrow(w.m, g.state);
+  e.load(w.m, g.state);
   e.load(w.d_out, g.d_out, [&](auto, auto, auto x) { return x * a.scale; });
   const auto decayed = [&](auto i, auto j, auto x) {
     return e.select(e.inside(kLower, i, j), x * e.exp_down(w.b[i] - w.b[j]), 0.0f);
@@ -106,11 +105,11 @@ WEFT_TILE float scan_gradients(Engine& e, const ScanChunk<Engine>& a,
   e.fill(w.db_key, [&](auto) { return e.number(0.0f); });
   const auto scale_from_start = map([&](auto i, auto, auto x) { return x * w.from_start[i]; });
   const auto scale_to_end = map([&](auto i, auto, auto x) { return x * w.to_end[i]; });
-  e.run(kFull, nn(w.d_out, w.m), scale_from_start, nn(w.dp, w.k, Banded::kA, kLower), store(g.dq),
+  e.run(kFull, nt(w.d_out, w.m), scale_from_start, nn(w.dp, w.k, Banded::kA, kLower), store(g.dq),
         row_sum(w.db, [&](auto i, auto j, auto x) { return x * w.q(i, j); }));
-  e.run(kFull, nn(w.v, w.dm), scale_to_end, tn(w.dp, w.q, Banded::kA, kLower), store(g.dk),
+  e.run(kFull, nt(w.v, w.dm), scale_to_end, tn(w.dp, w.q, Banded::kA, kLower), store(g.dk),
         row_sum(w.db_key, [&](auto i, auto j, auto x) { return x * w.k(i, j); }));
-  e.run(kFull, nt(w.k, w.dm), scale_to_end, tn(w.p, w.d_out, Banded::kA, kLower), store(g.dv));
+  e.run(kFull, nn(w.k, w.dm), scale_to_end, tn(w.p, w.d_out, Banded::kA, kLower), store(g.dv));
 
   e.fill(w.db, [&](auto i) { return w.db[i] - w.db_key[i]; });
   e.add_to_last(w.db, behind);
@@ -127,8 +126,9 @@ WEFT_TILE void scan_backward(Engine& e, const ScanChunk<Engine>& a,
   const float decay = e.exp(scan_gradients(e, a, g, e.total(w.product), w));
   e.load(w.q, a.q, [&](auto i, auto, auto x) { return x * w.from_start[i]; });
   e.fill(w.product, [&](auto) { return e.number(0.0f); });
-  e.run(kFull, take(w.dm), map([&](auto, auto, auto x) { return x * decay; }), tn(w.d_out, w.q),
-        put(w.dm), row_sum(w.product, [&](auto i, auto j, auto x) { return x * w.m(i, j); }));
+  e.run(kFull, tn(w.q, w.d_out),
+        map([&](auto i, auto j, auto x) { return x + w.dm(i, j) * decay; }), put(w.dm),
+        row_sum(w.product, [&](auto i, auto j, auto x) { return x * e.at(g.state, i, j); }));
 }
 
 }  // namespace weft::kernels::programs

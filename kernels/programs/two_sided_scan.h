@@ -67,6 +67,33 @@ struct TwoSidedSpace {
   }
 };
 
+// For a walk that carries the state along, without outputs.
+template <class Engine, class S, auto width>
+struct DecaySideToEnd {
+  template <auto rows, auto columns, unsigned uses>
+  using Op = typename Engine::template Operand<S, rows, columns, uses>;
+
+  Op<&S::chunk, width, tile::kEntries> a, k;
+  Op<&S::chunk, width, tile::kAt | tile::kB | tile::kEntries> k_end;
+  typename Engine::template Vector<S, width> total, within, walk;
+
+  template <class F>
+  void parts(F f) {
+    f(a), f(k), f(k_end), f(total), f(within), f(walk);
+  }
+};
+template <class Engine, class S>
+struct TwoSidedStateSpace {
+  typename Engine::template Operand<S, &S::key, &S::value, tile::kEntries> m;
+  DecaySideToEnd<Engine, S, &S::key> key;
+  DecaySideToEnd<Engine, S, &S::value> value;
+
+  template <class F>
+  void parts(F f) {
+    f(m), key.parts(f), value.parts(f);
+  }
+};
+
 // a = e^g; 1 where there is no decay.
 template <class Engine, class Op, class View>
 WEFT_TILE void load_decay(Engine& e, const View& log_decay, const View& like, Op& a) {
@@ -91,13 +118,6 @@ WEFT_TILE void two_sided_load(Engine& e, const TwoSidedChunk<Engine>& c, Space& 
         row_sum(w.same, [&](auto i, auto j, auto x) { return x * w.key.k(i, j); }));
   e.run(kFull, take(w.key.q), map([&](auto i, auto j, auto x) { return x * w.key.a(i, j); }),
         put(w.key.q));
-}
-
-// Carries the rows of k_end and the total decay of a side over a block.
-template <class Engine, class Span, class Side>
-WEFT_TILE void side_extend(Engine& e, const Span& rows, Side& w) {
-  diagonal_extend(e, rows, w, w.k_end, [&](auto i, auto j, auto x) { return x * w.k(i, j); });
-  e.fill(w.total, [&](auto j) { return w.total[j] * w.within[j]; });
 }
 
 inline constexpr tile::Band kLater{1, tile::kFar};  // of P^T without the diagonal
@@ -135,10 +155,26 @@ WEFT_TILE void two_sided_outputs(Engine& e, const Span& rows, Space& w) {
   e.near_reads(w.key.pt, v.k, v.a, rows, w.out);
 }
 
+// The state w.m taken through a chunk, both sides of which have been carried to its end; `to` (may
+// be empty) gets it too.
+template <class Engine, class Space>
+WEFT_TILE void two_sided_carry(Engine& e, const typename Engine::Out& to, Space& w) {
+  using namespace tile;
+  const auto carried = map([&](auto i, auto j, auto x) {
+    return x + w.m(i, j) * w.key.total[i] * w.value.total[j];
+  });
+  if (to.empty()) {
+    e.run(kFull, tn(w.key.k_end, w.value.k_end), carried, put(w.m));
+  } else {
+    e.run(kFull, tn(w.key.k_end, w.value.k_end), carried, put(w.m), store(to));
+  }
+}
+
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void two_sided_forward(Engine& e, const TwoSidedChunk<Engine>& c,
-                                 const typename Engine::Out& out, Space& w) {
+                                 const typename Engine::Out& out,
+                                 const typename Engine::Out& state, Space& w) {
   using namespace tile;
   two_sided_load(e, c, w);
   const bool decays = !c.key_decay.empty();
@@ -149,23 +185,38 @@ WEFT_TILE void two_sided_forward(Engine& e, const TwoSidedChunk<Engine>& c,
   }
   e.fill(w.key.total, [&](auto) { return e.number(1.0f); });
   e.fill(w.value.total, [&](auto) { return e.number(1.0f); });
-  for (int64_t first = 0; first < w.key.q.rows; first += kDiagonalBlock) {
-    const int64_t left = w.key.q.rows - first;
-    const typename Engine::Span rows{first, left < kDiagonalBlock ? left : kDiagonalBlock};
+  for_blocks<Engine>(w.key.q.rows, [&](const auto& rows) {
     if (decays) {
       diagonal_queries(e, rows, w.key);
       diagonal_scores(e, rows, w.key);
     }
     two_sided_outputs(e, rows, w);
-    if (decays) side_extend(e, rows, w.key);
-    side_extend(e, rows, w.value);
-  }
+    if (decays) diagonal_keys(e, rows, w.key);
+    diagonal_keys(e, rows, w.value);
+  });
   e.run(kFull, take(w.out), store(out, [&](auto i, auto j, auto x) {
           return (x + w.same[i] * w.value.k(i, j)) * c.scale;
         }));
-  e.run(kFull, take(w.m),
-        map([&](auto i, auto j, auto x) { return x * w.key.total[i] * w.value.total[j]; }),
-        tn(w.key.k_end, w.value.k_end), put(w.m));
+  two_sided_carry(e, state, w);
+}
+
+// The state alone, bit for bit as two_sided_forward forms it.
+template <class Engine, class Space>
+WEFT_TILE void two_sided_state(Engine& e, const TwoSidedChunk<Engine>& c,
+                               const typename Engine::Out& state, Space& w) {
+  using namespace tile;
+  load_decay(e, c.key_decay, c.k, w.key.a);
+  load_decay(e, c.value_decay, c.v, w.value.a);
+  e.load(w.key.k, c.k);
+  e.load(w.value.k, c.v);
+  if (c.key_decay.empty()) {
+    e.fill(w.key.total, [&](auto) { return e.number(1.0f); });
+    e.run(kFull, take(w.key.k), put(w.key.k_end));
+  } else {
+    diagonal_all_keys(e, w.key);
+  }
+  diagonal_all_keys(e, w.value);
+  two_sided_carry(e, state, w);
 }
 
 }  // namespace weft::kernels::programs

@@ -15,61 +15,13 @@
 //   dM_0 = diag(a_1 ... a_C) dM_C diag(c_1 ... c_C) + (q' * a_1 ... a_{i-1})^T (x * c_1 ...
 //   c_{i-1})
 // Gradients of the decays follow from q dq - k dk and M_C * dM_C on either side, as in
-// diagonal_scan_backward.h; the token's own terms are added after them. States are [value, key].
+// diagonal_scan_backward.h; the token's own terms are added after them.
 namespace weft::kernels::programs {
-
-template <class Engine, class S>
-struct TwoSidedOuterSpace {
-  template <auto rows, auto columns, unsigned uses>
-  using Op = typename Engine::template Operand<S, rows, columns, uses>;
-  template <auto size>
-  using Vec = typename Engine::template Vector<S, size>;
-
-  Op<&S::chunk, &S::key, tile::kB | tile::kEntries> k;
-  Op<&S::chunk, &S::value, tile::kAt | tile::kEntries> v;
-  Op<&S::chunk, &S::key, tile::kEntries> a;
-  Op<&S::chunk, &S::value, tile::kEntries> c;
-  Vec<&S::key> key_total;
-  Vec<&S::value> value_total;
-
-  template <class F>
-  void parts(F f) {
-    f(k), f(v), f(a), f(c), f(key_total), f(value_total);
-  }
-};
-
-// rows of y times the decays behind them; `total`: of all rows.
-template <class Engine, class Op, class Decays, class Vec>
-WEFT_TILE void carry_to_end(Engine& e, const Decays& a, Op& y, Vec& total) {
-  e.fill(total, [&](auto) { return e.number(1.0f); });
-  e.walk_up(total, typename Engine::Span{0, y.rows}, [&](auto i, auto j, auto x) {
-    e.set(y, i, j, y(i, j) * x);
-    return x * a(i, j);
-  });
-  e.settle(y);
-}
-
-// M^T carried through a chunk.
-template <class Engine, class Space>
-WEFT_TILE void two_sided_outer(Engine& e, const TwoSidedChunk<Engine>& c,
-                               const typename Engine::In& before, const typename Engine::Out& after,
-                               Space& w) {
-  using namespace tile;
-  load_decay(e, c.key_decay, c.k, w.a);
-  load_decay(e, c.value_decay, c.v, w.c);
-  e.load(w.k, c.k);
-  e.load(w.v, c.v);
-  carry_to_end(e, w.a, w.k, w.key_total);
-  carry_to_end(e, w.c, w.v, w.value_total);
-  e.run(kFull, take(before),
-        map([&](auto i, auto j, auto x) { return x * w.value_total[i] * w.key_total[j]; }),
-        tn(w.v, w.k), store(after));
-}
 
 template <class Engine>
 struct TwoSidedChunkGradients {
   typename Engine::In d_out;
-  typename Engine::In state;  // M_0^T
+  typename Engine::In state;  // M_0
   typename Engine::Out dq, dk, dv, d_key_decay, d_value_decay;
 };
 
@@ -91,11 +43,11 @@ struct TwoSidedBackwardSpace {
   template <auto size>
   using Vec = typename Engine::template Vector<S, size>;
 
-  // dM^T behind the chunk, then before it.
-  Op<&S::value, &S::key, tile::kB | tile::kBt | tile::kEntries> dm;
-  Vec<&S::key> key_product;                        // sums over values of M^T * dM^T at that place
+  // dM behind the chunk, then before it.
+  Op<&S::key, &S::value, tile::kB | tile::kBt | tile::kEntries> dm;
+  Vec<&S::key> key_product;                        // sums over values of M * dM at that place
   Vec<&S::value> value_product;                    // and over keys
-  Op<&S::value, &S::key, tile::kB | tile::kBt> m;  // M_0^T
+  Op<&S::key, &S::value, tile::kB | tile::kBt> m;  // M_0
   DecaySideGradients<Engine, S, &S::key> key;
   DecaySideGradients<Engine, S, &S::value> value;
   Vec<&S::chunk> same, d_same;
@@ -144,22 +96,20 @@ WEFT_TILE void two_sided_blocks_backward(Engine& e, bool decays, Space& w) {
   side_start(e, w.key);
   side_start(e, w.value);
   if (!decays) plain_side(e, w.key);
-  for (int64_t first = 0; first < w.key.q.rows; first += kDiagonalBlock) {
-    const int64_t left = w.key.q.rows - first;
-    const typename Engine::Span rows{first, left < kDiagonalBlock ? left : kDiagonalBlock};
+  for_blocks<Engine>(w.key.q.rows, [&](const auto& rows) {
     diagonal_queries(e, rows, w.value);
     diagonal_scores(e, rows, w.value);
     if (decays) {
       diagonal_queries(e, rows, w.key);
       diagonal_scores(e, rows, w.key);
-      side_gradients(e, rows, w.key, w.value.pt, nn(e.part(w.value.q_start, rows), w.m));
+      side_gradients(e, rows, w.key, w.value.pt, nt(e.part(w.value.q_start, rows), w.m));
       diagonal_extend(e, rows, w.key, w.key.to_end, as_is);
-      side_extend(e, rows, w.key);
+      diagonal_keys(e, rows, w.key);
     }
-    side_gradients(e, rows, w.value, w.key.pt, nt(e.part(w.key.q_start, rows), w.m));
+    side_gradients(e, rows, w.value, w.key.pt, nn(e.part(w.key.q_start, rows), w.m));
     diagonal_extend(e, rows, w.value, w.value.to_end, as_is);
-    side_extend(e, rows, w.value);
-  }
+    diagonal_keys(e, rows, w.value);
+  });
 }
 
 // dq and dk of the key side but for the token's own terms.
@@ -168,13 +118,13 @@ WEFT_TILE void key_gradients(Engine& e, bool decays, Space& w) {
   using namespace tile;
   auto& key = w.key;
   if (decays) {
-    e.run(kFull, nn(w.value.k_end, w.dm),
+    e.run(kFull, nt(w.value.k_end, w.dm),
           map([&](auto i, auto j, auto x) { return x * key.to_end(i, j) + key.dk(i, j); }),
           put(key.dk));
     return;
   }
-  e.run(kFull, nn(w.value.q_start, w.m), tn(w.value.pt, key.k, Banded::kA, kLater), put(key.dq));
-  e.run(kFull, nn(w.value.k_end, w.dm), nn(w.value.pt, key.q, Banded::kA, kLater), put(key.dk));
+  e.run(kFull, nt(w.value.q_start, w.m), tn(w.value.pt, key.k, Banded::kA, kLater), put(key.dq));
+  e.run(kFull, nt(w.value.k_end, w.dm), nn(w.value.pt, key.q, Banded::kA, kLater), put(key.dk));
 }
 
 // Gradients of the decays of a side, without the token's own terms in dq and dk; `product` goes
@@ -210,7 +160,7 @@ WEFT_TILE void two_sided_backward(Engine& e, const TwoSidedChunk<Engine>& c,
   auto& key = w.key;
   auto& value = w.value;
   key_gradients(e, decays, w);
-  e.run(kFull, nt(key.k_end, w.dm),
+  e.run(kFull, nn(key.k_end, w.dm),
         map([&](auto i, auto j, auto x) { return x * value.to_end(i, j) + value.dk(i, j); }),
         put(value.dk));
   if (decays) side_decay_gradients(e, key, w.key_product, g.d_key_decay);
@@ -227,11 +177,11 @@ WEFT_TILE void two_sided_backward(Engine& e, const TwoSidedChunk<Engine>& c,
 
   e.fill(w.key_product, [&](auto) { return e.number(0.0f); });
   e.fill(w.value_product, [&](auto) { return e.number(0.0f); });
-  e.run(kFull, take(w.dm),
-        map([&](auto i, auto j, auto x) { return x * value.total[i] * key.total[j]; }),
-        tn(value.q_start, key.q_start), put(w.dm),
-        column_sum(w.key_product, [&](auto i, auto j, auto x) { return x * w.m(i, j); }),
-        row_sum(w.value_product, [&](auto i, auto j, auto x) { return x * w.m(i, j); }));
+  const auto product = [&](auto i, auto j, auto x) { return x * e.at(g.state, i, j); };
+  e.run(kFull, tn(key.q_start, value.q_start), map([&](auto i, auto j, auto x) {
+          return x + w.dm(i, j) * key.total[i] * value.total[j];
+        }),
+        put(w.dm), row_sum(w.key_product, product), column_sum(w.value_product, product));
 }
 
 }  // namespace weft::kernels::programs

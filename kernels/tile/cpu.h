@@ -78,12 +78,9 @@ class EngineOf {
   template <class Op>
   WEFT_INLINE void borrow(Op& op, const In& view) {
     static_assert(!Op::has_turned);
-    if constexpr (Op::exact) {
-      op.plain = op.left = op.down = static_cast<float*>(const_cast<void*>(view.data));
-      op.stride = op.left_stride = op.down_stride = view.stride;
-    } else {
-      load(op, view);
-    }
+    if (!Op::exact || view.dtype != DType::kF32) return load(op, view);
+    op.plain = op.left = op.down = static_cast<float*>(const_cast<void*>(view.data));
+    op.stride = op.left_stride = op.down_stride = view.stride;
   }
   template <class Op>
   WEFT_INLINE void clear(Op& op) {
@@ -195,7 +192,7 @@ class EngineOf {
     int64_t lines = 0;
     do {
       for (int64_t at = 0; at < next.bytes; at += kLine, ++lines)
-        __builtin_prefetch(next.data + at);
+        __builtin_prefetch(next.data + at, 0, 2);
       next.data += next.stride;
     } while (--next.rows > 0 && lines < kLinesPerStrip);
   }

@@ -26,6 +26,27 @@ WEFT_INLINE void store_lanes(T* row, int64_t j, int64_t columns, VF x) {
   }
 }
 
+// kVectorColumns neighbours in a row.
+struct Two {
+  VF first, second;
+};
+WEFT_INLINE void put_two(float* p, const Two& x) {
+  put_floats(p, x.first);
+  put_floats(p + kLanes, x.second);
+}
+WEFT_INLINE void store_two(float* p, const Two& x) { put_two(p, x); }
+WEFT_INLINE void store_two(bf16* p, const Two& x) {
+  PairWords::put_along(p, PairWords::of_columns(x.first, x.second));
+}
+// Past the caches; p is aligned as vectors are.
+WEFT_INLINE void stream_two(float* p, const Two& x) {
+  stream(p, x.first);
+  stream(p + kLanes, x.second);
+}
+WEFT_INLINE void stream_two(bf16* p, const Two& x) {
+  stream(reinterpret_cast<float*>(p), PairWords::of_columns(x.first, x.second));
+}
+
 // kLanes words of bf16 from column j on, as they lie in memory.
 WEFT_INLINE VF load_pairs(const bf16* row, int64_t j, int64_t columns) {
   if (j + 2 * kLanes <= columns) return PairWords::along(row, j / 2);
@@ -34,21 +55,23 @@ WEFT_INLINE VF load_pairs(const bf16* row, int64_t j, int64_t columns) {
   return PairWords::along(part, 0);
 }
 
-// Entries (i, j ..) and (i + 1, j ..) of an operand, i even, into all its forms but the turned one.
+// Entries (i, j ..) and (i + 1, j ..) of an operand, i even, kVectorColumns of each, into all
+// forms of it but the turned one.
 template <class Op>
-WEFT_INLINE void put_rows(Op& op, int64_t i, int64_t j, VF even, VF odd) {
+WEFT_INLINE void put_rows(Op& op, int64_t i, int64_t j, const Two& even, const Two& odd) {
   const bool both = i + 1 < op.rows;
   if constexpr (Op::has_plain) {
-    put_floats(op.plain + i * op.stride + j, even);
-    if (both) put_floats(op.plain + (i + 1) * op.stride + j, odd);
+    put_two(op.plain + i * op.stride + j, even);
+    if (both) put_two(op.plain + (i + 1) * op.stride + j, odd);
   }
   if constexpr (Op::has_left) {
     auto* to = reinterpret_cast<bf16*>(op.left + i * op.left_stride) + j;
-    store(to, even);
-    if (both) store(to + 2 * op.left_stride, odd);
+    store_two(to, even);
+    if (both) store_two(to + 2 * op.left_stride, odd);
   }
   if constexpr (Op::has_down) {
-    put_floats(op.down + i / 2 * op.down_stride + j, PairWords::of_rows(even, odd));
+    put_two(op.down + i / 2 * op.down_stride + j, {PairWords::of_rows(even.first, odd.first),
+                                                   PairWords::of_rows(even.second, odd.second)});
   }
 }
 
@@ -124,8 +147,10 @@ WEFT_INLINE void words_of_entries(Op& op) {
     for (int64_t i = 0; i < op.rows; i += 2) {
       const float* at = op.plain + i * op.stride;
       const bool both = i + 1 < op.rows;
-      for (int64_t j = 0; j < op.columns; j += kLanes) {
-        put_rows(words, i, j, get_floats(at + j), both ? get_floats(at + op.stride + j) : VF{});
+      for (int64_t j = 0; j < op.columns; j += kVectorColumns) {
+        const float* below = at + op.stride + j;
+        put_rows(words, i, j, {get_floats(at + j), get_floats(at + j + kLanes)},
+                 both ? Two{get_floats(below), get_floats(below + kLanes)} : Two{VF{}, VF{}});
       }
     }
   }
@@ -176,8 +201,9 @@ WEFT_INLINE void load_operand(Op& op, const T* data, const tile::In& view, F f) 
             continue;
           }
         }
-        for (int64_t j = 0; j < op.columns; j += kLanes) {
-          put_rows(op, i, j, row(i, j), row(i + 1, j));
+        for (int64_t j = 0; j < op.columns; j += kVectorColumns) {
+          put_rows(op, i, j, {row(i, j), row(i, j + kLanes)},
+                   {row(i + 1, j), row(i + 1, j + kLanes)});
         }
       }
     }

@@ -14,13 +14,15 @@ struct MatrixView {
   int64_t stride = 0;  // elements from row to row
   int64_t rows = 0, columns = 0;
   DType dtype = DType::kF32;
+  bool streamed = false;  // nobody reads it soon: whole lines may be written past the caches
 
   bool empty() const { return data == nullptr; }
   MatrixView row_range(int64_t begin, int64_t count) const {
     if (empty()) return *this;
     using Char = const char;
     auto* first = static_cast<Char*>(data) + begin * stride * size_of(dtype);
-    return {const_cast<Byte*>(static_cast<const void*>(first)), stride, count, columns, dtype};
+    return {const_cast<Byte*>(static_cast<const void*>(first)), stride, count, columns, dtype,
+            streamed};
   }
 };
 using In = MatrixView<const void>;

@@ -139,7 +139,11 @@ Tensor ComplexDiagonalRecurrence::run(Exec& exec, const ComplexDiagonalInputs& i
   Tensor before;
   if (!entering.empty()) before = conjugate(exec, entering[0], turning);
   const Tensor out = exec.empty({tokens, h.heads * h.dv}, in.v.dtype);
-  kernels::diagonal_scan_forward(exec, scan(in, keep, sequence), given(before), out, keep.leaving);
+  const kernels::DiagonalScan rule = scan(in, keep, sequence);
+  if (sequence.chunk_states == ChunkStates::kKept)
+    keep.chunks = exec.empty({kernels::diagonal_scan_kept(exec, rule)});
+  kernels::diagonal_scan_forward(exec, rule, given(before), out, keep.leaving,
+                                 wanted(keep.chunks));
   if (leaving != nullptr) {
     const Tensor turns = last_turns(exec, keep.phase, sequence, h.heads, h.dk);
     *leaving = {to_fixed_frame(exec, turns, keep.leaving, {n, h.heads, 2, h.dk, h.dv})};
@@ -172,7 +176,8 @@ void ComplexDiagonalRecurrence::run_backward(Exec& exec, const ComplexDiagonalIn
                                    .dv = gradients.v,
                                    .d_log_decay = d_decay,
                                    .d_bonus = {},
-                                   .d_initial_state = d_before});
+                                   .d_initial_state = d_before},
+                                  given(keep.chunks));
   const Tensor d_phase = exec.zeros(keep.phase.shape());
   kernels::turn_backward(exec, h.heads, {keep.phase, in.q, dq, gradients.q, d_phase});
   kernels::turn_backward(exec, h.heads, {keep.phase, in.k, dk, gradients.k, d_phase});

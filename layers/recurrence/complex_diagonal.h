@@ -18,6 +18,7 @@ struct ComplexDiagonalKept {
   Tensor phase;        // summed up from each document's start
   Tensor q, k, decay;  // [tokens, heads * 2 dk]
   Tensor leaving;      // [documents, heads, 2 dk, dv], in the frame of the last token
+  Tensor chunks;       // states between them; undefined: to be found out again
 };
 
 // A complex decay per key channel and token (vectors are rows):

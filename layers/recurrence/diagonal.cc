@@ -23,17 +23,21 @@ kernels::DiagonalScan DiagonalRecurrence::scan(const DiagonalInputs& in,
 }
 
 Tensor DiagonalRecurrence::run(Exec& exec, const DiagonalInputs& in, const Sequence& sequence,
-                               const State& entering, State* leaving, DiagonalKept&) const {
+                               const State& entering, State* leaving, DiagonalKept& keep) const {
   const HeadOptions& h = options_.heads;
   const Tensor out = exec.empty({sequence.tokens(), h.heads * h.dv}, in.v.dtype);
   if (leaving != nullptr) *leaving = {exec.empty({sequence.count(), h.heads, h.dk, h.dv})};
-  kernels::diagonal_scan_forward(exec, scan(in, sequence), given(entering), out,
-                                 leaving == nullptr ? View{} : leaving->at(0).view());
+  const kernels::DiagonalScan rule = scan(in, sequence);
+  if (sequence.chunk_states == ChunkStates::kKept)
+    keep.chunks = exec.empty({kernels::diagonal_scan_kept(exec, rule)});
+  kernels::diagonal_scan_forward(exec, rule, given(entering), out,
+                                 leaving == nullptr ? View{} : leaving->at(0).view(),
+                                 wanted(keep.chunks));
   return out;
 }
 
 void DiagonalRecurrence::run_backward(Exec& exec, const DiagonalInputs& in,
-                                      const Sequence& sequence, const DiagonalKept&,
+                                      const Sequence& sequence, const DiagonalKept& keep,
                                       const State& entering, const Cotangents& d,
                                       const DiagonalGradients& gradients) const {
   const HeadOptions& h = options_.heads;
@@ -46,7 +50,8 @@ void DiagonalRecurrence::run_backward(Exec& exec, const DiagonalInputs& in,
        .dv = gradients.v,
        .d_log_decay = gradients.log_decay,
        .d_bonus = gradients.bonus,
-       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()});
+       .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()},
+      given(keep.chunks));
 }
 
 Summary DiagonalRecurrence::summarize(Exec& exec, const DiagonalInputs& in,

@@ -16,7 +16,9 @@ struct DiagonalGradients {  // overwritten, but for the bonus, which is added to
   View q, k, v, log_decay;
   View bonus = {};
 };
-struct DiagonalKept {};
+struct DiagonalKept {
+  Tensor chunks;  // states between them; undefined: to be found out again
+};
 
 // The recurrence whose state decays by one number per key channel and token, without its weights:
 //   M_t = diag(e^{g_t}) M_{t-1} + k_t^T v_t,    o_t = scale * q_t M_t           (vectors are rows)

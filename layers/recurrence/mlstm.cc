@@ -165,8 +165,11 @@ Tensor MlstmRecurrence::run(Exec& exec, const MlstmInputs& in, const Sequence& s
     keep.after = exec.empty({sequence.count(), o_.heads, o_.dk, o_.dv + 1});
   }
   keep.wide = exec.empty({sequence.tokens(), o_.heads * (o_.dv + 1)});
-  kernels::scalar_scan_forward(exec, scan(in, keep, sequence), given(plain(exec, entering)),
-                               keep.wide, wanted(keep.after));
+  const kernels::ScalarScan rule = scan(in, keep, sequence);
+  if (sequence.chunk_states == ChunkStates::kKept)
+    keep.chunks = exec.empty({kernels::scalar_scan_kept(exec, rule)});
+  kernels::scalar_scan_forward(exec, rule, given(plain(exec, entering)), keep.wide,
+                               wanted(keep.after), wanted(keep.chunks));
   const Tensor out = exec.empty({sequence.tokens(), o_.heads * o_.dv});
   kernels::mlstm_read_forward(exec, {keep.wide, keep.rest, keep.m}, out);
   if (leaving != nullptr) {
@@ -245,7 +248,8 @@ void MlstmRecurrence::run_backward(Exec& exec, const MlstmInputs& in, const Sequ
                d_log_decay = exec.empty(gates);
   kernels::scalar_scan_backward(exec, scan(in, keep, sequence), given(before), d_wide,
                                 given(d_last.after),
-                                {gradients.q, d_keys, d_values, d_log_decay, wanted(d_before)});
+                                {gradients.q, d_keys, d_values, d_log_decay, wanted(d_before)},
+                                given(keep.chunks));
   kernels::drop_last_channel(exec, o_.heads, d_values, gradients.v);
   kernels::mlstm_keys(exec, d_keys, in.i, keep.rest, gradients.k);
   kernels::mlstm_gates_backward(exec, gates_of(in, sequence, m_of(entering)),

@@ -21,6 +21,7 @@ struct MlstmKept {
   Tensor log_decay, rest, m;  // [tokens, heads]
   // e^{-r} (C | n) behind the last tokens; undefined where no gradient of it can come
   Tensor after;
+  Tensor chunks;  // states between them; undefined: to be found out again
 };
 
 // mLSTM without its weights (kernels/mlstm.h says how it becomes a scan with scalar decay):

@@ -72,9 +72,11 @@ Tensor ScalarRecurrence::run(Exec& exec, const ScalarInputs& in, const Sequence&
   const Tensor out = exec.empty({sequence.tokens(), h.heads * h.dv}, in.v.dtype);
   const Tensor after =
       leaving == nullptr ? Tensor{} : exec.empty({sequence.count(), h.heads, scan.key, scan.value});
+  if (sequence.chunk_states == ChunkStates::kKept)
+    keep.chunks = exec.empty({kernels::scalar_scan_kept(exec, scan)});
   kernels::scalar_scan_forward(exec, scan, given(join(exec, entering)),
                                options_.normalize ? keep.out : out,
-                               leaving == nullptr ? View{} : after.view());
+                               leaving == nullptr ? View{} : after.view(), wanted(keep.chunks));
   if (options_.normalize)
     kernels::divide_by_last_channel(exec, h.heads, keep.out, out, options_.epsilon);
   if (leaving != nullptr) *leaving = split(exec, after);
@@ -111,7 +113,7 @@ void ScalarRecurrence::run_backward(Exec& exec, const ScalarInputs& in, const Se
   if (before.defined()) out.d_initial_state = before;
   kernels::scalar_scan_backward(exec, scan, given(join(exec, entering)),
                                 scan_gradient(exec, keep, d.d_out, d_scan),
-                                given(join(exec, d.d_leaving)), out);
+                                given(join(exec, d.d_leaving)), out, given(keep.chunks));
   if (options_.normalize) kernels::drop_last_channel(exec, h.kv_heads, d_values, gradients.v);
   if (d.d_entering != nullptr) *d.d_entering = split(exec, before);
 }

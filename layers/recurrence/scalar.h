@@ -19,6 +19,7 @@ struct ScalarGradients {  // overwritten; log_decay empty when not wanted
 struct ScalarKept {
   Tensor values;  // normalize: (v | 1)
   Tensor out;     // normalize: (numerator | denominator), f32
+  Tensor chunks;  // states between them; undefined: to be found out again
 };
 
 // The recurrence whose state decays by one number per head and token, without its weights:

@@ -85,13 +85,18 @@ Tensor SlotsRecurrence::run(Exec& exec, const SlotsInputs& in, const Sequence& s
     values = exec.empty({n, h.heads, slots, h.dv});
   }
   const Tensor scored = exec.empty({tokens, h.heads * slots});
-  kernels::diagonal_scan_forward(exec, scores(in, keep, sequence), given(before.keys), scored,
-                                 wanted(keys));
+  const bool keeps = sequence.chunk_states == ChunkStates::kKept;
+  const kernels::DiagonalScan scoring = scores(in, keep, sequence);
+  if (keeps) keep.key_chunks = exec.empty({kernels::diagonal_scan_kept(exec, scoring)});
+  kernels::diagonal_scan_forward(exec, scoring, given(before.keys), scored, wanted(keys),
+                                 wanted(keep.key_chunks));
   keep.share = exec.empty(scored.shape(), in.v.dtype);
   kernels::slot_softmax_forward(exec, h.heads, scored, keep.share);
   const Tensor out = exec.empty({tokens, h.heads * h.dv}, in.v.dtype);
-  kernels::diagonal_scan_forward(exec, reads(in, keep, sequence), given(before.values), out,
-                                 wanted(values));
+  const kernels::DiagonalScan reading = reads(in, keep, sequence);
+  if (keeps) keep.value_chunks = exec.empty({kernels::diagonal_scan_kept(exec, reading)});
+  kernels::diagonal_scan_forward(exec, reading, given(before.values), out, wanted(values),
+                                 wanted(keep.value_chunks));
   if (leaving != nullptr) *leaving = {transposed(exec, keys), values};
   return out;
 }
@@ -116,7 +121,8 @@ void SlotsRecurrence::run_backward(Exec& exec, const SlotsInputs& in, const Sequ
                                    .dv = gradients.v,
                                    .d_log_decay = gradients.log_decay,
                                    .d_bonus = {},
-                                   .d_initial_state = wanted(d_values)});
+                                   .d_initial_state = wanted(d_values)},
+                                  given(keep.value_chunks));
   kernels::slot_writes_backward(exec, in.log_decay, d_write, gradients.log_decay);
   kernels::slot_softmax_backward(exec, h.heads, keep.share, d_share, d_share);
   kernels::diagonal_scan_backward(exec, scores(in, keep, sequence), given(before.keys), d_share,
@@ -127,7 +133,8 @@ void SlotsRecurrence::run_backward(Exec& exec, const SlotsInputs& in, const Sequ
                                    .d_log_decay = {},
                                    .d_bonus = {},
                                    .d_initial_state = wanted(d_keys),
-                                   .d_value_log_decay = d_decay});
+                                   .d_value_log_decay = d_decay},
+                                  given(keep.key_chunks));
   kernels::add(exec, gradients.log_decay, d_decay, gradients.log_decay);
   kernels::slot_writes_backward(exec, in.log_decay, d_write, gradients.log_decay);
   if (d.d_entering != nullptr) *d.d_entering = {transposed(exec, d_keys), d_values};

@@ -17,6 +17,8 @@ struct SlotsGradients {  // overwritten
 struct SlotsKept {
   Tensor write;  // w [tokens, kv_heads * slots]
   Tensor share;  // p [tokens, heads * slots]
+  // states between chunks of the two scans; undefined: to be found out again
+  Tensor key_chunks, value_chunks;
 };
 
 // A memory of slots that forget, each by its own gate, and take up what they forget (vectors are

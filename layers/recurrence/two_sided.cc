@@ -25,17 +25,21 @@ kernels::DiagonalScan TwoSidedRecurrence::scan(const TwoSidedInputs& in,
 }
 
 Tensor TwoSidedRecurrence::run(Exec& exec, const TwoSidedInputs& in, const Sequence& sequence,
-                               const State& entering, State* leaving, TwoSidedKept&) const {
+                               const State& entering, State* leaving, TwoSidedKept& keep) const {
   const HeadOptions& h = options_.heads;
   const Tensor out = exec.empty({sequence.tokens(), h.heads * h.dv}, in.v.dtype);
   if (leaving != nullptr) *leaving = {exec.empty({sequence.count(), h.heads, h.dk, h.dv})};
-  kernels::diagonal_scan_forward(exec, scan(in, sequence), given(entering), out,
-                                 leaving == nullptr ? View{} : leaving->at(0).view());
+  const kernels::DiagonalScan rule = scan(in, sequence);
+  if (sequence.chunk_states == ChunkStates::kKept)
+    keep.chunks = exec.empty({kernels::diagonal_scan_kept(exec, rule)});
+  kernels::diagonal_scan_forward(exec, rule, given(entering), out,
+                                 leaving == nullptr ? View{} : leaving->at(0).view(),
+                                 wanted(keep.chunks));
   return out;
 }
 
 void TwoSidedRecurrence::run_backward(Exec& exec, const TwoSidedInputs& in,
-                                      const Sequence& sequence, const TwoSidedKept&,
+                                      const Sequence& sequence, const TwoSidedKept& keep,
                                       const State& entering, const Cotangents& d,
                                       const TwoSidedGradients& gradients) const {
   const HeadOptions& h = options_.heads;
@@ -50,7 +54,8 @@ void TwoSidedRecurrence::run_backward(Exec& exec, const TwoSidedInputs& in,
        .d_log_decay = gradients.key_decay,
        .d_bonus = {},
        .d_initial_state = d.d_entering == nullptr ? View{} : d.d_entering->at(0).view(),
-       .d_value_log_decay = gradients.value_decay});
+       .d_value_log_decay = gradients.value_decay},
+      given(keep.chunks));
 }
 
 Summary TwoSidedRecurrence::summarize(Exec& exec, const TwoSidedInputs& in,

@@ -14,7 +14,9 @@ struct TwoSidedInputs {
 struct TwoSidedGradients {  // overwritten
   View q, k, v, key_decay, value_decay;
 };
-struct TwoSidedKept {};
+struct TwoSidedKept {
+  Tensor chunks;  // states between them; undefined: to be found out again
+};
 
 // The recurrence whose state decays by one number per key channel and one per value channel:
 //   M_t = diag(e^{g_t}) M_{t-1} diag(e^{h_t}) + k_t^T v_t,    o_t = scale * q_t M_t

@@ -170,10 +170,15 @@ struct Problem {
     return {q, k, v, beta, seen(g), documents, c.heads, c.qk_heads, c.key, c.value, scale};
   }
   void run(Exec& exec) {
-    kernels::delta_scan_forward(exec, scan(), seen(initial), out, wanted(final_state));
+    const Tensor kept = keeps ? exec.empty({kernels::delta_scan_kept(exec, scan())}) : Tensor{};
+    kernels::delta_scan_forward(exec, scan(), seen(initial), out, wanted(final_state),
+                                wanted(kept));
     kernels::delta_scan_backward(exec, scan(), seen(initial), d_out, seen(d_final),
-                                 {dq, dk, dv, d_beta, wanted(dg), wanted(d_initial)});
+                                 {dq, dk, dv, d_beta, wanted(dg), wanted(d_initial)}, seen(kept));
   }
+  std::vector<Tensor> results() const { return {out, final_state, dq, dk, dv, d_beta, dg, d_initial}; }
+
+  bool keeps = false;  // states between chunks, from forward to backward
 
   Naive expected() const {
     const auto zeros = [](int64_t count) { return Numbers(static_cast<size_t>(count), 0.0); };
@@ -351,6 +356,24 @@ TEST(DeltaScan, TakesStridedRows) {
   const View out = fused.view().columns(64, 48);
   kernels::delta_scan_forward(rig.exec, in, {}, out, {});
   EXPECT_TRUE(SameBits(out, p.out));
+}
+
+// Values that fill lines of memory and some that do not; a document without tokens.
+TEST(DeltaScan, GivesTheSameBitsFromKeptStates) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t value : {64, 24}) {
+      const Case c{.documents = {0, 130, 130, 135}, .key = 24, .value = value, .dtype = dtype};
+      for (const Isa isa : available_isas()) {
+        Rig rig(1, isa);
+        Problem p(rig, c), other(rig, c);
+        other.keeps = true;
+        p.run(rig.exec);
+        other.run(rig.exec);
+        const auto got = p.results(), kept = other.results();
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
+      }
+    }
+  }
 }
 
 TEST(DeltaScan, GivesTheSameBitsForAnyNumberOfThreads) {

@@ -136,10 +136,15 @@ struct Problem {
     return {q, k, v, g, seen(u), c.documents, c.heads, c.kv_heads, c.key, c.value, scale};
   }
   void run(Exec& exec) {
-    kernels::diagonal_scan_forward(exec, scan(), seen(initial), out, wanted(final_state));
+    const Tensor kept = keeps ? exec.empty({kernels::diagonal_scan_kept(exec, scan())}) : Tensor{};
+    kernels::diagonal_scan_forward(exec, scan(), seen(initial), out, wanted(final_state),
+                                   wanted(kept));
     kernels::diagonal_scan_backward(exec, scan(), seen(initial), d_out, seen(d_final),
-                                    {dq, dk, dv, dg, wanted(du), wanted(d_initial)});
+                                    {dq, dk, dv, dg, wanted(du), wanted(d_initial)}, seen(kept));
   }
+  std::vector<Tensor> results() const { return {out, final_state, dq, dk, dv, dg, d_initial}; }
+
+  bool keeps = false;  // states between chunks, from forward to backward
 
   Results expected() const {
     const auto n = static_cast<int64_t>(c.documents.size()) - 1;
@@ -312,6 +317,24 @@ TEST(DiagonalScan, AddsToTheGradientOfTheBonus) {
   Numbers twice = once;
   for (double& x : twice) x *= 2;
   EXPECT_TRUE(Near(p.du, twice, 1e-6));
+}
+
+// Values that fill lines of memory and some that do not; a document without tokens.
+TEST(DiagonalScan, GivesTheSameBitsFromKeptStates) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t value : {64, 24}) {
+      const Case c{.documents = {0, 130, 130, 135}, .key = 24, .value = value, .dtype = dtype};
+      for (const Isa isa : available_isas()) {
+        Rig rig(1, isa);
+        Problem p(rig, c), other(rig, c);
+        other.keeps = true;
+        p.run(rig.exec);
+        other.run(rig.exec);
+        const auto got = p.results(), kept = other.results();
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
+      }
+    }
+  }
 }
 
 TEST(DiagonalScan, GivesTheSameBitsForAnyNumberOfThreads) {

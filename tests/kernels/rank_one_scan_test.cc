@@ -190,10 +190,16 @@ struct Problem {
     return {q, k, v, g, seen(alpha), beta, documents, c.heads, c.key, c.value, scale};
   }
   void run(Exec& exec) {
-    kernels::rank_one_scan_forward(exec, scan(), seen(initial), out, wanted(final_state));
+    const Tensor kept = keeps ? exec.empty({kernels::rank_one_scan_kept(exec, scan())}) : Tensor{};
+    kernels::rank_one_scan_forward(exec, scan(), seen(initial), out, wanted(final_state),
+                                   wanted(kept));
     kernels::rank_one_scan_backward(exec, scan(), seen(initial), d_out, seen(d_final),
-                                    {dq, dk, dv, dg, wanted(d_alpha), d_beta, wanted(d_initial)});
+                                    {dq, dk, dv, dg, wanted(d_alpha), d_beta, wanted(d_initial)},
+                                    seen(kept));
   }
+  std::vector<Tensor> results() const { return {out, final_state, dq, dk, dv, dg, d_beta, d_initial}; }
+
+  bool keeps = false;  // states between chunks, from forward to backward
 
   Naive expected() const {
     const auto n = static_cast<int64_t>(documents.size()) - 1;
@@ -361,6 +367,24 @@ TEST_P(RankOneScan, TakesStridedRows) {
   const View out = fused.view().columns(56, 24);
   kernels::rank_one_scan_forward(rig.exec, in, {}, out, {});
   EXPECT_TRUE(SameBits(out, p.out));
+}
+
+// Values that fill lines of memory and some that do not; a document without tokens.
+TEST_P(RankOneScan, GivesTheSameBitsFromKeptStates) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t value : {64, 24}) {
+      const Case c{.documents = {0, 130, 130, 135}, .delta = delta(), .key = 24, .value = value, .dtype = dtype};
+      for (const Isa isa : available_isas()) {
+        Rig rig(1, isa);
+        Problem p(rig, c), other(rig, c);
+        other.keeps = true;
+        p.run(rig.exec);
+        other.run(rig.exec);
+        const auto got = p.results(), kept = other.results();
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
+      }
+    }
+  }
 }
 
 TEST_P(RankOneScan, GivesTheSameBitsForAnyNumberOfThreads) {

@@ -122,10 +122,14 @@ struct Problem {
   void run(Exec& exec) {
     const kernels::ScalarScan in{q,       k,          v,     seen(g), documents,
                                  c.heads, c.kv_heads, c.key, c.value, scale};
-    kernels::scalar_scan_forward(exec, in, seen(initial), out, wanted(final_state));
+    const Tensor kept = keeps ? exec.empty({kernels::scalar_scan_kept(exec, in)}) : Tensor{};
+    kernels::scalar_scan_forward(exec, in, seen(initial), out, wanted(final_state), wanted(kept));
     kernels::scalar_scan_backward(exec, in, seen(initial), d_out, seen(d_final),
-                                  {dq, dk, dv, wanted(dg), wanted(d_initial)});
+                                  {dq, dk, dv, wanted(dg), wanted(d_initial)}, seen(kept));
   }
+  std::vector<Tensor> results() const { return {out, final_state, dq, dk, dv, dg, d_initial}; }
+
+  bool keeps = false;  // states between chunks, from forward to backward
 
   Naive expected() const {
     const int64_t tokens = documents.back();
@@ -306,6 +310,24 @@ TEST(ScalarScan, GivesTheSameBitsForAnyNumberOfThreads) {
       EXPECT_TRUE(SameBits(p.dv, other.dv));
       EXPECT_TRUE(SameBits(p.dg, other.dg));
       EXPECT_TRUE(SameBits(p.d_initial, other.d_initial));
+    }
+  }
+}
+
+// Values that fill lines of memory and some that do not; a document without tokens.
+TEST(ScalarScan, GivesTheSameBitsFromKeptStates) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t value : {64, 24}) {
+      const Case c{.documents = {0, 130, 130, 135}, .key = 24, .value = value, .dtype = dtype};
+      for (const Isa isa : available_isas()) {
+        Rig rig(1, isa);
+        Problem p(rig, c), other(rig, c);
+        other.keeps = true;
+        p.run(rig.exec);
+        other.run(rig.exec);
+        const auto got = p.results(), kept = other.results();
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
+      }
     }
   }
 }

@@ -64,7 +64,9 @@ struct Problem {
                                      .value = c.value,
                                      .scale = kScale,
                                      .value_log_decay = h};
-    kernels::diagonal_scan_forward(exec, scan, seen(initial), out, wanted(final_state));
+    const Tensor kept = keeps ? exec.empty({kernels::diagonal_scan_kept(exec, scan)}) : Tensor{};
+    kernels::diagonal_scan_forward(exec, scan, seen(initial), out, wanted(final_state),
+                                   wanted(kept));
     kernels::diagonal_scan_backward(exec, scan, seen(initial), d_out, seen(d_final),
                                     {.dq = dq,
                                      .dk = dk,
@@ -72,8 +74,12 @@ struct Problem {
                                      .d_log_decay = wanted(dg),
                                      .d_bonus = {},
                                      .d_initial_state = wanted(d_initial),
-                                     .d_value_log_decay = dh});
+                                     .d_value_log_decay = dh},
+                                    seen(kept));
   }
+  std::vector<Tensor> results() const { return {out, final_state, dq, dk, dv, dh, d_initial}; }
+
+  bool keeps = false;  // states between chunks, from forward to backward
 
   static constexpr float kScale = 0.4f;
   Case c;
@@ -213,6 +219,28 @@ TEST(TwoSidedScan, SurvivesDecaysThatUnderflow) {
 
 TEST(TwoSidedScan, ReadsAndWritesBf16) {
   check({.documents = {0, 65, 130}, .heads = 2, .kv_heads = 1, .dtype = DType::kBF16});
+}
+
+// Values that fill lines of memory and some that do not; a document without tokens.
+TEST(TwoSidedScan, GivesTheSameBitsFromKeptStates) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t value : {64, 24}) {
+      const Case c{.documents = {0, 130, 130, 135},
+                   .key = 24,
+                   .value = value,
+                   .key_decay = value == 24,
+                   .dtype = dtype};
+      for (const Isa isa : available_isas()) {
+        Rig rig(1, isa);
+        Problem p(rig, c), other(rig, c);
+        other.keeps = true;
+        p.run(rig.exec);
+        other.run(rig.exec);
+        const auto got = p.results(), kept = other.results();
+        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
+      }
+    }
+  }
 }
 
 TEST(TwoSidedScan, GivesTheSameBitsForAnyNumberOfThreads) {
