@@ -97,8 +97,7 @@ DeltaTask task_of(const DeltaScan& in, const Item& item, ConstView initial_state
   task.q = tile::head_of(in.q, item.tokens, qk_head, in.key);
   task.k = tile::head_of(in.k, item.tokens, qk_head, in.key);
   task.v = tile::head_of(in.v, item.tokens, item.head, in.value);
-  task.q.rows = item.tokens.count, task.q.columns = in.key, task.q.dtype = in.q.dtype;
-  task.v.columns = in.value;
+  task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
   task.beta = tile::column_of(in.beta, item.tokens, item.head);
   task.log_decay = tile::column_of(in.log_decay, item.tokens, item.head);
   task.scale = in.scale;
@@ -115,7 +114,7 @@ int64_t longest(const DeltaScan& in) {
 
 tile::KeptOffsets kept_offsets(const DeltaTable& table, const DeltaScan& in) {
   return tile::KeptOffsets("delta_scan", documents_of(in) * in.heads, [&](int64_t i) {
-    return table.kept(item_of(in, i).tokens.count, in.key, in.value, in.q.dtype);
+    return table.kept(item_of(in, i).tokens.count, in.key, in.value);
   });
 }
 
@@ -162,7 +161,7 @@ void delta_scan_backward(Exec& exec, const DeltaScan& in, ConstView initial_stat
   }
   const DeltaTable& table = table_of(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
-  for_items(exec, in, table.backward_scratch(longest(in), in.key, in.value, in.q.dtype),
+  for_items(exec, in, table.backward_scratch(longest(in), in.key, in.value),
             [&](const Item& item, float* scratch) {
               table.backward(task_of(in, item, initial_state),
                              {tile::head_of(d_out, item.tokens, item.head, in.value),

@@ -103,8 +103,7 @@ DiagonalTask task_of(const DiagonalScan& in, const Item& item, ConstView initial
   task.v = tile::head_of(in.v, item.tokens, kv_head, in.value);
   task.log_decay = tile::head_of(in.log_decay, item.tokens, kv_head, in.key);
   task.value_log_decay = tile::head_of(in.value_log_decay, item.tokens, kv_head, in.value);
-  task.q.rows = item.tokens.count, task.q.columns = in.key, task.q.dtype = in.q.dtype;
-  task.v.columns = in.value;
+  task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
   task.scale = in.scale;
   if (!tile::absent(in.bonus)) task.bonus = {in.bonus.as<float>() + item.head * in.key, 1};
   task.initial_state = state_of<tile::In>(in, initial_state, item.document * in.heads + item.head);
@@ -123,7 +122,7 @@ void for_items(Exec& exec, const DiagonalScan& in, int64_t scratch_floats, Task 
 
 tile::KeptOffsets kept_offsets(const DiagonalTable& table, const DiagonalScan& in) {
   return {kName, document_count(in) * in.heads, [&](int64_t i) {
-            return table.kept(item_at(in, i).tokens.count, in.key, in.value, in.q.dtype);
+            return table.kept(item_at(in, i).tokens.count, in.key, in.value);
           }};
 }
 
@@ -200,7 +199,7 @@ void diagonal_scan_backward(Exec& exec, const DiagonalScan& in, ConstView initia
   Tensor d_bonus;  // of every document, added up in order
   if (has_bonus) d_bonus = exec.scratch({document_count(in), in.heads * in.key});
 
-  const int64_t floats = table.backward_scratch(longest_document(in), in.key, in.value, in.q.dtype);
+  const int64_t floats = table.backward_scratch(longest_document(in), in.key, in.value);
   for_items(exec, in, floats, [&](int64_t i, float* scratch) {
     const Item item = item_at(in, i);
     DiagonalGradients g{tile::head_of(d_out, item.tokens, item.head, in.value),

@@ -85,8 +85,7 @@ RankOneTask task_of(const RankOneScan& in, const Item& item, ConstView initial_s
   RankOneTask task;
   task.q = keys(in.q), task.k = keys(in.k), task.log_decay = keys(in.log_decay);
   task.v = tile::head_of(in.v, item.tokens, item.head, in.value);
-  task.q.rows = item.tokens.count, task.q.columns = in.key, task.q.dtype = in.q.dtype;
-  task.v.columns = in.value;
+  task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
   if (is_delta(in)) {
     task.strength = tile::column_of(in.beta, item.tokens, item.head);
   } else {
@@ -133,7 +132,7 @@ int64_t longest_document(const RankOneScan& in) {
 
 tile::KeptOffsets kept_offsets(const RankOneTable& table, const RankOneScan& in) {
   return tile::KeptOffsets("rank_one_scan", document_count(in) * in.heads, [&](int64_t i) {
-    return table.kept(item_of(in, i).tokens.count, in.key, in.value, in.q.dtype);
+    return table.kept(item_of(in, i).tokens.count, in.key, in.value);
   });
 }
 
@@ -170,7 +169,7 @@ void rank_one_scan_backward(Exec& exec, const RankOneScan& in, ConstView initial
   check_gradients(in, d_out, gradients);
   const RankOneTable& table = table_of(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
-  for_items(exec, in, table.backward_scratch(longest_document(in), in.key, in.value, in.q.dtype),
+  for_items(exec, in, table.backward_scratch(longest_document(in), in.key, in.value),
             [&](const Item& item, float* scratch) {
               RankOneGradients g = gradients_of(in, item, d_out, d_final_state, gradients);
               g.kept = offsets.of(kept, item.index);

@@ -101,8 +101,7 @@ ScanTask task_of(const ScalarScan& in, const Item& item) {
   task.q = tile::head_of(in.q, item.tokens, shared(n.q), in.key);
   task.k = tile::head_of(in.k, item.tokens, shared(n.k), in.key);
   task.v = tile::head_of(in.v, item.tokens, shared(n.v), in.value);
-  task.q.rows = item.tokens.count, task.q.columns = in.key, task.q.dtype = in.q.dtype;
-  task.v.columns = in.value;
+  task.q.rows = item.tokens.count, task.q.columns = in.key, task.v.columns = in.value;
   task.scale = in.scale;
   if (is_static(in.log_decay) && !tile::absent(in.log_decay)) {
     task.log_decay = {in.log_decay.as<float>() + item.head, 0};
@@ -125,7 +124,7 @@ void for_items(Exec& exec, const std::vector<Item>& items, int64_t scratch_float
 tile::KeptOffsets kept_offsets(const ScanTable& table, const ScalarScan& in,
                                const std::vector<Item>& items) {
   return {"scalar_scan", static_cast<int64_t>(items.size()),
-          [&](int64_t i) { return table.kept(items[i].tokens.count, in.key, in.value, in.q.dtype); }};
+          [&](int64_t i) { return table.kept(items[i].tokens.count, in.key, in.value); }};
 }
 
 int64_t longest(const std::vector<Item>& items) {
@@ -294,7 +293,7 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
   const Tensor before = cut ? states_before(exec, in, items, initial_state) : Tensor{};
   const Tensor d_behind = cut ? d_states_behind(exec, in, items, d_out, d_final_state) : Tensor{};
   const tile::KeptOffsets offsets = kept_offsets(table, in, items);
-  const int64_t floats = table.backward_scratch(longest(items), in.key, in.value, in.q.dtype);
+  const int64_t floats = table.backward_scratch(longest(items), in.key, in.value);
   for_items(exec, items, floats, [&](int64_t i, float* scratch) {
     const Item& item = items[i];
     const int64_t at = cut ? i : state_index(in, item);

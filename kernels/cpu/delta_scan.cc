@@ -45,25 +45,24 @@ int64_t scratch_of(int64_t key, int64_t value) {
 struct Kept {
   float* first;
   int64_t key, value;
-  DType type;
   Reader reader;
 
-  static int64_t size(int64_t key, int64_t value, DType type) {
-    return kept_floats(key, value, type) + square_floats(type) +
+  static int64_t size(int64_t key, int64_t value) {
+    return kept_floats(key, value, kKeptType) + kSquareFloats +
            kept_floats(kChunk, value, DType::kF32);
   }
-  static int64_t floats(int64_t tokens, int64_t key, int64_t value, DType type) {
-    return (chunk_count(tokens) + 1) * size(key, value, type);
+  static int64_t floats(int64_t tokens, int64_t key, int64_t value) {
+    return (chunk_count(tokens) + 1) * size(key, value);
   }
-  float* chunk(int64_t c) const { return first + c * size(key, value, type); }
+  float* chunk(int64_t c) const { return first + c * size(key, value); }
   tile::Out state(int64_t c) const {
     if (first == nullptr) return {};
-    return kept_matrix(chunk(c), key, value, type, reader);
+    return kept_matrix(chunk(c), key, value, kKeptType, reader);
   }
   programs::DeltaKept<Engine> rest(int64_t c, int64_t count) const {
-    float* t = chunk(c) + kept_floats(key, value, type);
-    return {kept_square(t, count, type, reader),
-            kept_matrix(t + square_floats(type), count, value, DType::kF32, reader)};
+    float* t = chunk(c) + kept_floats(key, value, kKeptType);
+    return {kept_square(t, count, reader),
+            kept_matrix(t + kSquareFloats, count, value, DType::kF32, reader)};
   }
 };
 
@@ -74,7 +73,7 @@ void start(Engine& e, const DeltaTask& task, const Kept& kept, ForwardSpace& w) 
 
 void forward(const DeltaTask& task, const DeltaOutputs& outputs, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  const Kept kept{outputs.kept, key, value, task.q.dtype, Reader::kMuchLater};
+  const Kept kept{outputs.kept, key, value, Reader::kMuchLater};
   Engine e;
   ForwardSpace w;
   place(w, Sizes{kChunk, key, value}, scratch);
@@ -93,10 +92,10 @@ void forward(const DeltaTask& task, const DeltaOutputs& outputs, float* scratch)
     e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
 }
 
-int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value, DType type) {
+int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
   const int64_t back = scratch_of<BackwardSpace>(key, value);
   const int64_t ahead = scratch_of<ForwardSpace>(key, value);
-  return Kept::floats(tokens, key, value, type) + (back > ahead ? back : ahead);
+  return Kept::floats(tokens, key, value) + (back > ahead ? back : ahead);
 }
 
 void rebuild(const DeltaTask& task, const Kept& kept, float* scratch) {
@@ -131,8 +130,8 @@ void backward(const DeltaTask& task, const DeltaGradients& g, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   const int64_t chunks = chunk_count(tokens);
   const Kept kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value,
-                  task.q.dtype, Reader::kSoon};
-  float* work = scratch + Kept::floats(tokens, key, value, task.q.dtype);
+                  Reader::kSoon};
+  float* work = scratch + Kept::floats(tokens, key, value);
   if (g.kept == nullptr) rebuild(task, kept, work);
 
   Engine e;

@@ -27,10 +27,10 @@ struct DeltaGradients {
 
 // Sizes are counted in floats; scratch is aligned to 64 bytes and belongs to the caller's thread.
 struct DeltaTable {
-  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value, DType type);
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value);
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const DeltaTask& task, const DeltaOutputs& outputs, float* scratch);
-  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value, DType type);
+  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
   void (*backward)(const DeltaTask& task, const DeltaGradients& gradients, float* scratch);
 };
 const DeltaTable& delta_table(IsaTag<Isa::kPlain>);

@@ -30,10 +30,10 @@ struct DiagonalGradients {
 
 // Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.
 struct DiagonalTable {
-  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value, DType type);  // floats
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value);  // floats
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const DiagonalTask& task, const DiagonalOutputs& outputs, float* scratch);
-  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value, DType type);
+  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
   void (*backward)(const DiagonalTask& task, const DiagonalGradients& gradients, float* scratch);
 };
 const DiagonalTable& diagonal_table(IsaTag<Isa::kPlain>);

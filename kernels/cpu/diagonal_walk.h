@@ -28,10 +28,10 @@ struct DiagonalWalk {
   static int64_t forward_scratch(int64_t key, int64_t value) {
     return scratch_of<typename Rule::ForwardSpace>(key, value);
   }
-  static int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value, DType type) {
+  static int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
     const int64_t back = scratch_of<typename Rule::BackwardSpace>(key, value);
     const int64_t ahead = scratch_of<typename Rule::StateSpace>(key, value);
-    return States::floats(tokens, key, value, type) + (back > ahead ? back : ahead);
+    return States::floats(tokens, key, value) + (back > ahead ? back : ahead);
   }
 
   // Tells the engine which rows the chunk at `begin` will read.
@@ -44,7 +44,7 @@ struct DiagonalWalk {
 
   static void forward(const DiagonalTask& task, const DiagonalOutputs& outputs, float* scratch) {
     const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-    const States states{outputs.kept, key, value, task.q.dtype, Reader::kMuchLater};
+    const States states{outputs.kept, key, value, Reader::kMuchLater};
     Engine e;
     typename Rule::ForwardSpace w;
     place(w, Sizes{kChunk, key, value}, scratch);
@@ -83,8 +83,8 @@ struct DiagonalWalk {
     const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
     const int64_t chunks = chunk_count(tokens);
     const States states{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value,
-                        task.q.dtype, Reader::kSoon};
-    float* work = scratch + States::floats(tokens, key, value, task.q.dtype);
+                        Reader::kSoon};
+    float* work = scratch + States::floats(tokens, key, value);
     if (g.kept == nullptr) rebuild(task, states, work);
 
     Engine e;

@@ -52,30 +52,30 @@ template <RankOne form>
 struct Kept {
   float* first;
   int64_t key, value;
-  DType type;
   Reader reader;
 
   static constexpr int64_t kSquares = form == RankOne::kGeneral ? 4 : 2;
-  static int64_t size(int64_t key, int64_t value, DType type) {
-    return kept_floats(key, value, type) + kept_floats(kChunk, value, type) +
-           kSquares * square_floats(type);
+  static int64_t size(int64_t key, int64_t value) {
+    return kept_floats(key, value, kKeptType) + kept_floats(kChunk, value, kKeptType) +
+           kSquares * kSquareFloats;
   }
-  static int64_t floats(int64_t tokens, int64_t key, int64_t value, DType type) {
-    return (chunk_count(tokens) + 1) * size(key, value, type);
+  static int64_t floats(int64_t tokens, int64_t key, int64_t value) {
+    return (chunk_count(tokens) + 1) * size(key, value);
   }
-  float* chunk(int64_t c) const { return first + c * size(key, value, type); }
+  float* chunk(int64_t c) const { return first + c * size(key, value); }
   tile::Out state(int64_t c) const {
     if (first == nullptr) return {};
-    return kept_matrix(chunk(c), key, value, type, reader);
+    return kept_matrix(chunk(c), key, value, kKeptType, reader);
   }
   programs::RankOneKept<TwoQueryEngine> rest(int64_t c, int64_t count) const {
-    float* z = chunk(c) + kept_floats(key, value, type);
-    float* squares = z + kept_floats(kChunk, value, type);
+    float* z = chunk(c) + kept_floats(key, value, kKeptType);
+    float* squares = z + kept_floats(kChunk, value, kKeptType);
     const auto matrix = [&](int64_t n) -> tile::Out {
       if (n >= kSquares) return {};
-      return kept_square(squares + n * square_floats(type), count, type, reader);
+      return kept_square(squares + n * kSquareFloats, count, reader);
     };
-    return {matrix(0), kept_matrix(z, count, value, type, reader), matrix(1), matrix(2), matrix(3)};
+    return {matrix(0), kept_matrix(z, count, value, kKeptType, reader), matrix(1), matrix(2),
+            matrix(3)};
   }
 };
 
@@ -89,7 +89,7 @@ void start(TwoQueryEngine& e, const RankOneTask& task, const Kept<form>& kept,
 template <RankOne form>
 void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  const Kept<form> kept{outputs.kept, key, value, task.q.dtype, Reader::kMuchLater};
+  const Kept<form> kept{outputs.kept, key, value, Reader::kMuchLater};
   TwoQueryEngine e;
   ForwardSpace<form> w;
   place(w, Sizes{kChunk, key, value}, scratch);
@@ -109,10 +109,10 @@ void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scra
 }
 
 template <RankOne form>
-int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value, DType type) {
+int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
   const int64_t back = scratch_of<BackwardSpace<form>>(key, value);
   const int64_t ahead = scratch_of<ForwardSpace<form>>(key, value);
-  return Kept<form>::floats(tokens, key, value, type) + (back > ahead ? back : ahead);
+  return Kept<form>::floats(tokens, key, value) + (back > ahead ? back : ahead);
 }
 
 template <RankOne form>
@@ -158,8 +158,8 @@ void backward(const RankOneTask& task, const RankOneGradients& g, float* scratch
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   const int64_t chunks = chunk_count(tokens);
   const Kept<form> kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value,
-                        task.q.dtype, Reader::kSoon};
-  float* work = scratch + Kept<form>::floats(tokens, key, value, task.q.dtype);
+                        Reader::kSoon};
+  float* work = scratch + Kept<form>::floats(tokens, key, value);
   if (g.kept == nullptr) rebuild(task, kept, work);
 
   TwoQueryEngine e;

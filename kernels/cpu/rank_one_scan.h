@@ -31,10 +31,10 @@ struct RankOneGradients {
 // Sizes are counted in floats; scratch is aligned to 64 bytes and belongs to the caller's thread.
 // There is a table for each form of the recurrence.
 struct RankOneTable {
-  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value, DType type);
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value);
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const RankOneTask& task, const RankOneOutputs& outputs, float* scratch);
-  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value, DType type);
+  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
   void (*backward)(const RankOneTask& task, const RankOneGradients& gradients, float* scratch);
 };
 struct RankOneTables {

@@ -58,7 +58,7 @@ void clear_state(const tile::Out& state) {
 
 void forward(const ScanTask& task, const ScanOutputs& outputs, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
-  const States states{outputs.kept, key, value, task.q.dtype, Reader::kMuchLater};
+  const States states{outputs.kept, key, value, Reader::kMuchLater};
   Engine e;
   ForwardSpace w;
   place(w, Sizes{kChunk, key, value}, scratch);
@@ -76,10 +76,10 @@ void forward(const ScanTask& task, const ScanOutputs& outputs, float* scratch) {
     e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
 }
 
-int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value, DType type) {
+int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
   const int64_t back = scratch_of<BackwardSpace, Sizes>(key, value);
   const int64_t ahead = scratch_of<StateSpace, Sizes>(key, value);
-  return States::floats(tokens, key, value, type) + (back > ahead ? back : ahead);
+  return States::floats(tokens, key, value) + (back > ahead ? back : ahead);
 }
 
 void rebuild_states(const ScanTask& task, const States& states, float* scratch) {
@@ -141,8 +141,8 @@ void backward(const ScanTask& task, const ScanGradients& g, float* scratch) {
   const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
   const int64_t chunks = chunk_count(tokens);
   const States states{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value,
-                      task.q.dtype, Reader::kSoon};
-  float* work = scratch + States::floats(tokens, key, value, task.q.dtype);
+                      Reader::kSoon};
+  float* work = scratch + States::floats(tokens, key, value);
   if (g.kept == nullptr) rebuild_states(task, states, work);
 
   Engine e;

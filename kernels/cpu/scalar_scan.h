@@ -28,10 +28,10 @@ struct ScanGradients {
 
 // Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.
 struct ScanTable {
-  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value, DType type);  // floats
+  int64_t (*kept)(int64_t tokens, int64_t key, int64_t value);  // floats
   int64_t (*forward_scratch)(int64_t key, int64_t value);
   void (*forward)(const ScanTask& task, const ScanOutputs& outputs, float* scratch);
-  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value, DType type);
+  int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
   void (*backward)(const ScanTask& task, const ScanGradients& gradients, float* scratch);
   // What the tokens do to a state, M -> e^total M + state, and backward to its gradient,
   // dM -> e^total dM + d_state. Return `total`; the scratch of forward is enough.

@@ -78,9 +78,12 @@ class EngineOf {
   template <class Op>
   WEFT_INLINE void borrow(Op& op, const In& view) {
     static_assert(!Op::has_turned);
-    if (!Op::exact || view.dtype != DType::kF32) return load(op, view);
-    op.plain = op.left = op.down = static_cast<float*>(const_cast<void*>(view.data));
-    op.stride = op.left_stride = op.down_stride = view.stride;
+    if constexpr (Op::exact) {
+      op.plain = op.left = op.down = static_cast<float*>(const_cast<void*>(view.data));
+      op.stride = op.left_stride = op.down_stride = view.stride;
+    } else {
+      load(op, view);
+    }
   }
   template <class Op>
   WEFT_INLINE void clear(Op& op) {

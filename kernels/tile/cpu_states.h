@@ -17,42 +17,43 @@ WEFT_INLINE tile::In readable(const tile::Out& view) {
   return {view.data, view.stride, view.rows, view.columns, view.dtype};
 }
 
-// What forward keeps for backward, or backward finds out again, has the type of the inputs, which
-// products round to anyway. `first` is aligned to 64 bytes.
+// What forward keeps for backward, or backward finds out again, has the type that products read.
+// `first` is aligned to 64 bytes.
+inline constexpr DType kKeptType = EngineWords::kPerWord == 2 ? DType::kBF16 : DType::kF32;
 enum class Reader : uint8_t { kMuchLater, kSoon };
+WEFT_INLINE int64_t line_width(int64_t columns,
+                               DType type) {  // of rows that begin with a cache line
+  return round_up(columns, 64 / size_of(type));
+}
 WEFT_INLINE int64_t kept_floats(int64_t rows, int64_t columns, DType type) {
-  return round_up(rows * columns * size_of(type), 64) / 4;
+  return rows * line_width(columns, type) * size_of(type) / 4;
 }
 WEFT_INLINE tile::Out kept_matrix(float* first, int64_t rows, int64_t columns, DType type,
                                   Reader reader) {
-  const bool lines = columns * size_of(type) % 64 == 0;
-  return {first, columns, rows, columns, type, reader == Reader::kMuchLater && lines};
+  return {first, line_width(columns, type), rows, columns, type, reader == Reader::kMuchLater};
 }
 
-// One [chunk, chunk] that may be borrowed as an operand in f32.
-WEFT_INLINE int64_t square_stride(DType type) {
-  return type == DType::kF32 ? padded_width(kChunk) : round_up(kChunk, 32);
-}
-WEFT_INLINE int64_t square_floats(DType type) {
-  return kept_floats(kChunk, square_stride(type), type);
-}
-WEFT_INLINE tile::Out kept_square(float* first, int64_t count, DType type, Reader reader) {
-  return {first, square_stride(type), count, count, type, reader == Reader::kMuchLater};
+// One [chunk, chunk] that may be borrowed as an operand where words are entries.
+inline constexpr int64_t kSquareStride =
+    EngineWords::kPerWord == 1 ? padded_width(kChunk) : round_up(kChunk, 32);
+inline constexpr int64_t kSquareFloats = kChunk * kSquareStride / EngineWords::kPerWord;
+WEFT_INLINE tile::Out kept_square(float* first, int64_t count, Reader reader) {
+  return {first, kSquareStride, count, count, kKeptType, reader == Reader::kMuchLater};
 }
 
 // States before every chunk and after the last one, [key, value] each. No memory: none are wanted.
 struct States {
   float* first;
   int64_t key, value;
-  DType type;
   Reader reader;
 
-  WEFT_INLINE static int64_t floats(int64_t tokens, int64_t key, int64_t value, DType type) {
-    return (chunk_count(tokens) + 1) * kept_floats(key, value, type);
+  WEFT_INLINE static int64_t floats(int64_t tokens, int64_t key, int64_t value) {
+    return (chunk_count(tokens) + 1) * kept_floats(key, value, kKeptType);
   }
   WEFT_INLINE tile::Out at(int64_t chunk) const {
     if (first == nullptr) return {};
-    return kept_matrix(first + chunk * kept_floats(key, value, type), key, value, type, reader);
+    float* state = first + chunk * kept_floats(key, value, kKeptType);
+    return kept_matrix(state, key, value, kKeptType, reader);
   }
 };
 
