@@ -17,18 +17,26 @@ namespace weft {
 namespace {
 
 constexpr int64_t kAlign = 64;
-constexpr int64_t kSegment = int64_t{64} << 20;
+constexpr int64_t kSegment = int64_t{64} << 30;  // of addresses, see Pool::Impl
+constexpr int64_t kGrowth = int64_t{32} << 20;   // of memory
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
 int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-void* map_bytes(int64_t bytes) {
-  void* p = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+[[noreturn]] void refuse(int64_t bytes) {
+  throw Error("out of memory: the system refused {} more bytes", bytes);
+}
+
+void* map_bytes(int64_t bytes, int protection) {
+  void* p = mmap(nullptr, static_cast<size_t>(bytes), protection,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw Error("out of memory: the system refused {} more bytes", bytes);
+  if (p == MAP_FAILED) refuse(bytes);
   if (bytes >= kHugePage) madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a hint only
   return p;
 }
+
+// Addresses alone: no memory, and nothing that counts against a limit on it, until they are made writable.
+char* reserve_addresses(int64_t bytes) { return static_cast<char*>(map_bytes(bytes, PROT_NONE)); }
 
 }  // namespace
 
@@ -63,10 +71,16 @@ void Ledger::restart_peaks() {
   total_.peak = total_.live;
 }
 
-// Free blocks are found by (size, address), merged with their neighbours by address.
+// Free blocks are found by (size, address), merged with their neighbours by address. Memory grows at
+// the end of one long segment of addresses, so that what is free before the end is used first and no
+// block is too large for the rest of a segment; a second segment begins only where the first is full.
 struct Pool::Impl {
+  struct Segment {
+    char* at;
+    int64_t addresses, used;  // used: bytes from the start that are memory
+  };
   std::mutex mutex;
-  std::vector<std::pair<void*, int64_t>> segments;
+  std::vector<Segment> segments;
   std::map<char*, int64_t> free_at;               // address -> size
   std::set<std::pair<int64_t, char*>> free_sizes; // same blocks, smallest first
   int64_t reserved = 0;
@@ -91,14 +105,34 @@ struct Pool::Impl {
     free_sizes.insert({size, at});
   }
 
+  // Free bytes that end where the memory of the last segment ends.
+  int64_t free_at_the_end() const {
+    if (free_at.empty()) return 0;
+    const auto& [at, size] = *free_at.rbegin();
+    return at + size == segments.back().at + segments.back().used ? size : 0;
+  }
+
+  // At least `size` free bytes in one block.
+  void grow(int64_t size) {
+    int64_t more = segments.empty() ? size : size - free_at_the_end();
+    more = round_up(more, kGrowth);
+    if (segments.empty() || segments.back().used + more > segments.back().addresses) {
+      more = round_up(size, kGrowth);
+      const int64_t addresses = std::max(more, kSegment);
+      segments.push_back({reserve_addresses(addresses), addresses, 0});
+    }
+    Segment& last = segments.back();
+    char* const fresh = last.at + last.used;
+    if (mprotect(fresh, static_cast<size_t>(more), PROT_READ | PROT_WRITE) != 0) refuse(more);
+    last.used += more;
+    reserved += more;
+    insert(fresh, more);
+  }
+
   char* take(int64_t size) {
     auto fit = free_sizes.lower_bound({size, nullptr});
     if (fit == free_sizes.end()) {
-      const int64_t segment = round_up(std::max(size, kSegment), kHugePage);
-      char* fresh = static_cast<char*>(map_bytes(segment));
-      segments.emplace_back(fresh, segment);
-      reserved += segment;
-      insert(fresh, segment);
+      grow(size);
       fit = free_sizes.lower_bound({size, nullptr});
     }
     const auto [found, at] = *fit;
@@ -115,7 +149,7 @@ struct Pool::Impl {
 Pool::Pool(Ledger& ledger) : ledger_(ledger), impl_(std::make_unique<Impl>()) {}
 
 Pool::~Pool() {
-  for (const auto& [at, size] : impl_->segments) munmap(at, static_cast<size_t>(size));
+  for (const auto& s : impl_->segments) munmap(s.at, static_cast<size_t>(s.addresses));
 }
 
 int64_t Pool::reserved() const {
@@ -153,7 +187,7 @@ std::shared_ptr<void> Pool::allocate(int64_t bytes, Label label) {
 
 Arena::Arena(Ledger& ledger, Label label, int64_t bytes)
     : ledger_(&ledger), label_(label), bytes_(round_up(std::max<int64_t>(bytes, 1), 4096)) {
-  data_ = map_bytes(bytes_);
+  data_ = map_bytes(bytes_, PROT_READ | PROT_WRITE);
   ledger_->add(label_, bytes_);
 }
 

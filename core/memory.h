@@ -42,9 +42,9 @@ class Ledger {
   Entry total_;
 };
 
-// Memory that is handed out and taken back all the time: best fit over large segments, neighbours
-// merged when freed, so that a step runs in the memory of the step before and page faults stop after
-// the first one. Blocks are aligned to 64 bytes. Thread-safe. Must outlive what it handed out.
+// Memory that is handed out and taken back all the time: best fit over memory that grows at its end,
+// neighbours merged when freed, so that a step runs in the memory of the step before and page faults
+// stop after the first one. Blocks are aligned to 64 bytes. Thread-safe. Must outlive what it handed out.
 class Pool {
  public:
   explicit Pool(Ledger& ledger);

@@ -78,19 +78,24 @@ TEST(Pool, RunsTheSecondStepInTheMemoryOfTheFirst) {
   const int64_t reserved = pool.reserved();
   for (int i = 0; i < 10; ++i) step();
   EXPECT_EQ(pool.reserved(), reserved);
-  // Neighbours were merged: the whole segment is one block again.
+  // Neighbours were merged: all memory is one block again.
   const auto whole = pool.allocate(reserved, Label::kActivations);
   EXPECT_EQ(pool.reserved(), reserved);
 }
 
-TEST(Pool, TakesBlocksLargerThanASegment) {
+// What is free before the end of the memory is used when it grows: blocks that double in size, each
+// freed before the next, never take more than the largest, and a bit for growing in large pieces.
+TEST(Pool, GrowsAtItsEnd) {
   if (kPoolIsTheHeap) GTEST_SKIP() << "under a sanitizer the pool is the heap";
   Ledger ledger;
   Pool pool(ledger);
-  constexpr int64_t kBytes = (int64_t{65} << 20) + 1;
-  const auto block = pool.allocate(kBytes, Label::kScratch);
-  static_cast<char*>(block.get())[kBytes - 1] = 1;
-  EXPECT_GE(pool.reserved(), kBytes);
+  for (int64_t megabytes = 1; megabytes <= 512; megabytes *= 2) {
+    const int64_t bytes = (megabytes << 20) + 1;
+    const auto block = pool.allocate(bytes, Label::kScratch);
+    static_cast<char*>(block.get())[bytes - 1] = 1;
+    EXPECT_GE(pool.reserved(), bytes);
+    EXPECT_LE(pool.reserved(), bytes + (int64_t{32} << 20));
+  }
 }
 
 TEST(Pool, SaysSoWhenTheSystemHasNoMoreMemory) {
