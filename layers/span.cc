@@ -33,7 +33,7 @@ State last_documents(Exec& exec, const Sequence& sequence, const State& document
 
 Summary chains_of(Exec& exec, const Sequence& sequence, const Summary& documents) {
   return {last_documents(exec, sequence, documents.transition),
-          last_documents(exec, sequence, documents.update)};
+          last_documents(exec, sequence, documents.update), documents.weights};
 }
 
 Tensor passing_chains(Exec& exec, const Sequence& sequence) {

@@ -16,10 +16,13 @@ using State = std::vector<Tensor>;
 struct Summary {
   State transition;  // how much of the entering state is left; empty where all of it is
   State update;      // the state that leaves when nothing enters; shaped as a state
+  // What the transition is made of beside: weights, alike for all spans of a rule and never sent.
+  State weights = {};
 };
 
 enum class Exchange : uint8_t {
   kPrefix,  // a summary of fixed size exists: one all-gather forward, one backward
+  kConcat,  // a span adds rows: they go to the ranks behind that see them, their gradients back
   kRing,    // none exists (a state enters a nonlinear rule): the state goes from rank to rank
 };
 

@@ -154,7 +154,8 @@ State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known)
       known.passes.push_back(rank.back());
       rank.pop_back();
       known.spans.push_back(
-          {State(rank.begin(), rank.begin() + cut), State(rank.begin() + cut, rank.end())});
+          {State(rank.begin(), rank.begin() + cut), State(rank.begin() + cut, rank.end()),
+           mine_.weights});
     }
     return prefixes(exec, algebra, known, ranks_.rank()).back();
   }

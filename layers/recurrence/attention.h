@@ -3,6 +3,7 @@
 #include "core/saved.h"
 #include "kernels/attention.h"
 #include "layers/mixers/mixer.h"
+#include "layers/recurrence/key_rows.h"
 
 namespace weft {
 
@@ -24,12 +25,11 @@ struct AttentionPruning {
 };
 
 // Softmax attention without its weights: a token sees the keys of its document up to its own. What
-// a span adds to the state are rows, so the state grows (but for a window) and sequence ranks
-// exchange rows: keys and values are gathered forward, their gradients summed and scattered
-// backward. State: k [documents, room, kv_heads * dk], v likewise, both in the compute type, the
-// log_forget's [documents, room, heads] where there are some, and how many rows of each document
-// are filled, i32 [documents].
-class AttentionRows {
+// a span adds to the state are rows, so the state grows (but for a window), and sequence ranks
+// exchange rows. State: k [documents, room, kv_heads * dk], v likewise, both in the compute type,
+// the log_forget's [documents, room, heads] where there are some, and how many rows of each
+// document are filled, i32 [documents].
+class AttentionRows final : public RowAlgebra {
  public:
   struct Options {
     HeadOptions heads;
@@ -39,7 +39,10 @@ class AttentionRows {
     // keys alone, and the gradient of a key is that of both. -1: values are their own.
     int64_t value_begin = -1;
   };
-  explicit AttentionRows(const Options& options) : options_(options) {}
+  explicit AttentionRows(const Options& options)
+      : RowAlgebra(options.window), options_(options) {}
+
+  std::string_view program() const override { return "attention"; }
 
   // [tokens, heads * dv] in the type of v.
   Tensor forward(Exec& exec, const AttentionInputs& in, const AttentionPruning& pruning,
@@ -51,26 +54,20 @@ class AttentionRows {
   double flops_per_token(int64_t length) const;
 
  private:
-  // The keys that the queries of a span may see; undefined tensors: the span's own.
-  struct Keys {
-    Tensor k, v, log_forget;
-    std::vector<int32_t> documents, query_start;
-    std::vector<int32_t>
-        dropped;  // by document: rows of the entering cache that no query can see any more
-  };
   struct Saved {
-    Keys keys;
+    KeyRows keys;
+    SeenRows seen;       // of sequence ranks
     Tensor out;          // [tokens, heads * dv]
     Tensor log_sum_exp;  // [tokens, heads]
   };
-  Keys cached(Exec& exec, const AttentionInputs& in, const Sequence& sequence, State& cache) const;
-  Keys gathered(Exec& exec, const AttentionInputs& in, const Sequence& sequence) const;
   bool values_in_keys() const { return options_.value_begin >= 0; }
+  // One view for each kind of row that the state has.
+  std::vector<ConstView> rows(const AttentionInputs& in) const;
+  std::vector<View> rows(const AttentionGradients& gradients) const;
   kernels::Attention attention(const AttentionInputs& in, const AttentionPruning& pruning,
-                               const Sequence& sequence, const Keys& keys) const;
-  void uncache(Exec& exec, const Keys& keys, const Sequence& sequence,
-               const AttentionGradients& of_keys, State& d_cache,
-               const AttentionGradients& gradients) const;
+                               const Sequence& sequence, const KeyRows& keys) const;
+  void record(Exec& exec, const AttentionInputs& in, const Sequence& sequence,
+              const State& entering, const State& cache) const;
 
   Options options_;
 };

@@ -60,8 +60,9 @@ class Recurrence : public SpanAlgebra {
     const bool sends = sequence.is_split() && ring;
     const bool wanted = state != nullptr || sends || sequence.records != nullptr;
     const Tensor out = run(exec, in, sequence, f.entering, wanted ? &leaving : nullptr, f.kept);
-    if (sequence.records != nullptr && !ring) {
-      sequence.records->push_back({this, summarize(exec, in, sequence), f.entering, leaving});
+    if (sequence.records != nullptr) {
+      sequence.records->push_back(
+          {this, ring ? Summary{} : summarize(exec, in, sequence), f.entering, leaving});
     }
     if (entrance) entrance->finish();
     if (sends) ring_leave(exec, sequence, leaving);

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "layers/convert.h"
 #include "layers/mixers/registry.h"
 #include "parallel/shares.h"
 #include "parallel/thread_comm.h"
@@ -92,12 +93,16 @@ inline OptionTable law_options(const std::string& law, int64_t heads = 4) {
 // slices.
 struct Made {
   Made(Rig& rig, Exec& exec, const std::string& name, int64_t heads = 4,
-       const Coordinates& here = {}, Communicator* tensor_ranks = nullptr)
+       const Coordinates& here = {}, Communicator* tensor_ranks = nullptr,
+       DType type = DType::kF32)
       : options(law_options(name, heads)), store(here) {
-    const Build build{
-        .store = store, .scope = "t.", .hidden = kHidden, .tensor_ranks = tensor_ranks};
+    const Build build{.store = store,
+                      .scope = "t.",
+                      .hidden = kHidden,
+                      .compute = type,
+                      .tensor_ranks = tensor_ranks};
     mixer = make_mixer(name_in(name), MixerBuild{build, options});
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
+    store.allocate(rig.ledger, type, ParameterStore::Gradients::kAllocate);
     store.initialize(exec, 3);
     for (Parameter& p : store.all()) {
       if (p.spec.init.kind != Init::Kind::kNormal) continue;
@@ -117,6 +122,7 @@ struct Degrees {
   int tensor = 1, sequence = 1;
   int64_t heads = 4;
   SpanTravel travel = {};
+  DType type = DType::kF32;
 };
 
 // y, dx and the gradients of the weights under tensor and sequence ranks, put together.
@@ -137,7 +143,7 @@ struct OverRanks {
       });
       Communicator &tensor = mesh.over({Axis::kTensor}), &ranks = mesh.over({Axis::kSequence});
       Rig mine(1);
-      Made made(mine, exec, name, degrees.heads, layout.here, &tensor);
+      Made made(mine, exec, name, degrees.heads, layout.here, &tensor, degrees.type);
       const Sequence sequence = make_sequence(exec, documents, rows, ranks, degrees.travel);
       const Tensor part = exec.empty({sequence.tokens(), kHidden}),
                    d_part = exec.empty({sequence.tokens(), kHidden});
@@ -147,7 +153,8 @@ struct OverRanks {
       });
       SavedStack saved;
       StepContext step;
-      const Tensor out = made.mixer->forward(exec, part, {sequence, nullptr, &step}, saved);
+      const Tensor read = in_type(exec, part, degrees.type);
+      const Tensor out = made.mixer->forward(exec, read, {sequence, nullptr, &step}, saved);
       const Tensor d_in = made.mixer->backward(exec, d_part, {sequence, nullptr, &step}, saved);
       // Parts of sums over the tensor ranks.
       tensor.all_reduce(exec, out, ReduceOp::kSum);
