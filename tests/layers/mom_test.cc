@@ -5,8 +5,7 @@
 
 #include "kernels/elementwise.h"
 #include "layers/memory/memory_router.h"
-#include "layers/mixers/registry.h"
-#include "tests/layers/gradient_fixture.h"
+#include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
 namespace {
@@ -51,6 +50,36 @@ TEST_F(Mom, SendsTiesToTheLowerMemoriesAndLeavesTheOthersAlone) {
   const Tensor memories = state.part(kRecurrence).at(0).reshaped({6, 2 * 8 * 12});
   for (int64_t m = 0; m < 6; ++m) {
     EXPECT_EQ(dot(memories.row(m), memories.row(m)) > 0, m < 2 || m == 5) << m;
+  }
+}
+
+// The algebra of a mixture is the product of its memories': each has a summary of its own, and that
+// of a memory which a token does not go to is the identity.
+TEST_F(Mom, WhatATokenDoesToMemoriesItDoesNotGoToIsNothing) {
+  for (const std::string& inner : inner_rules()) {
+    Made made(rig, rig.exec, "mom,memories = 5\nshort_conv = false\ninner = '" + inner + "'");
+    kernels::fill(rig.exec, made.store.find("t.router.weight")->master, 0.0f);
+    made.store.publish(rig.exec);
+    std::vector<SpanRecord> records;
+    Sequence sequence = make_sequence(rig.exec, {0, 1});
+    sequence.records = &records;
+    SavedStack saved;
+    MixerState state;
+    made.mixer->forward(rig.exec, rig.normal("x", {1, kHidden}), {sequence, &state}, saved);
+    ASSERT_EQ(records.size(), 1u) << inner;
+    State entering;
+    for (const Tensor& t : records[0].leaving) entering.push_back(rig.normal("s", t.shape()));
+    const State leaving = records[0].algebra->apply(rig.exec, records[0].summary, entering);
+    for (size_t i = 0; i < leaving.size(); ++i) {
+      const Shape flat{6, leaving[i].elements() / 6};  // memories, the shared one last
+      for (const int64_t m : {2, 3, 4}) {
+        EXPECT_TRUE(SameBits(leaving[i].reshaped(flat).row(m), entering[i].reshaped(flat).row(m)))
+            << inner << ", memory " << m;
+      }
+    }
+    const Shape flat{6, leaving[0].elements() / 6};
+    EXPECT_FALSE(SameBits(leaving[0].reshaped(flat).row(5), entering[0].reshaped(flat).row(5)))
+        << inner << ", the shared memory";
   }
 }
 
