@@ -118,6 +118,42 @@ struct Made {
   std::unique_ptr<Mixer> mixer;
 };
 
+// The pieces of a document that end at `borders`, one after the other, states carried, and back
+// where there is a gradient dy.
+struct InPieces {
+  InPieces(Rig& rig, const Mixer& mixer, const Tensor& x, const Tensor& dy,
+           const std::vector<int32_t>& borders)
+      : y(rig.exec.empty(x.shape())), dx(rig.exec.empty(x.shape())) {
+    MixerState state, d_state;
+    std::vector<SavedStack> saved(borders.size());
+    std::vector<StepContext> steps(borders.size());
+    std::vector<Sequence> sequences;
+    for (size_t i = 0; i < borders.size(); ++i) {
+      const int32_t begin = i == 0 ? 0 : borders[i - 1], count = borders[i] - begin;
+      sequences.push_back(make_sequence(rig.exec, {0, count}, {begin}));
+      const Tensor part = mixer.forward(rig.exec, x.row_range(begin, count),
+                                        {sequences[i], &state, &steps[i]}, saved[i]);
+      put(part, y, begin);
+    }
+    for (size_t i = borders.size(); dy.defined() && i-- > 0;) {
+      const int32_t begin = i == 0 ? 0 : borders[i - 1], count = borders[i] - begin;
+      const Tensor part = mixer.backward(rig.exec, dy.row_range(begin, count),
+                                         {sequences[i], &d_state, &steps[i]}, saved[i]);
+      put(part, dx, begin);
+    }
+  }
+  static void put(const Tensor& part, const Tensor& to, int64_t begin) {
+    std::copy_n(part.data<float>(), part.elements(), to.data<float>() + begin * kHidden);
+  }
+  Tensor y, dx;
+};
+
+inline std::vector<int32_t> single_tokens(int64_t tokens) {
+  std::vector<int32_t> borders;
+  for (int32_t t = 1; t <= tokens; ++t) borders.push_back(t);
+  return borders;
+}
+
 struct Degrees {
   int tensor = 1, sequence = 1;
   int64_t heads = 4;

@@ -81,36 +81,6 @@ TEST_P(MixerLaws, Causality) {
 
 constexpr int64_t kTokens = 71;  // more than a chunk
 
-// The pieces of kTokens tokens that end at `borders`, one after the other, states carried, and
-// back.
-struct InPieces {
-  InPieces(Rig& rig, const Mixer& mixer, const Tensor& x, const Tensor& dy,
-           const std::vector<int32_t>& borders)
-      : y(rig.exec.empty({kTokens, kHidden})), dx(rig.exec.empty({kTokens, kHidden})) {
-    MixerState state, d_state;
-    std::vector<SavedStack> saved(borders.size());
-    std::vector<StepContext> steps(borders.size());
-    std::vector<Sequence> sequences;
-    for (size_t i = 0; i < borders.size(); ++i) {
-      const int32_t begin = i == 0 ? 0 : borders[i - 1], count = borders[i] - begin;
-      sequences.push_back(make_sequence(rig.exec, {0, count}, {begin}));
-      const Tensor part = mixer.forward(rig.exec, x.row_range(begin, count),
-                                        {sequences[i], &state, &steps[i]}, saved[i]);
-      put(part, y, begin);
-    }
-    for (size_t i = borders.size(); i-- > 0;) {
-      const int32_t begin = i == 0 ? 0 : borders[i - 1], count = borders[i] - begin;
-      const Tensor part = mixer.backward(rig.exec, dy.row_range(begin, count),
-                                         {sequences[i], &d_state, &steps[i]}, saved[i]);
-      put(part, dx, begin);
-    }
-  }
-  static void put(const Tensor& part, const Tensor& to, int64_t begin) {
-    std::copy_n(part.data<float>(), part.elements(), to.data<float>() + begin * kHidden);
-  }
-  Tensor y, dx;
-};
-
 TEST_P(MixerLaws, Split) {
   const Tensor x = rig.normal("x", {kTokens, kHidden}), dy = rig.normal("dy", {kTokens, kHidden});
   const InPieces whole(rig, mixer(), x, dy, {kTokens});
@@ -122,9 +92,8 @@ TEST_P(MixerLaws, Split) {
 TEST_P(MixerLaws, Decode) {
   const Tensor x = rig.normal("x", {kTokens, kHidden}), dy = rig.normal("dy", {kTokens, kHidden});
   const InPieces whole(rig, mixer(), x, dy, {kTokens});
-  std::vector<int32_t> each;
-  for (int32_t t = 1; t <= kTokens; ++t) each.push_back(t);
-  EXPECT_TRUE(Near(InPieces(rig, mixer(), x, dy, each).y, whole.y, kTolerance));
+  const InPieces each(rig, mixer(), x, dy, single_tokens(kTokens));
+  EXPECT_TRUE(Near(each.y, whole.y, kTolerance));
 }
 
 // Numbers of rows are no numbers that anything is a function of.
