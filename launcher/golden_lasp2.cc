@@ -49,8 +49,9 @@ Tensor matrix_of(Exec& exec, const SpanRecord& record) {
       identity.data<float>()[(n * s[2] + i) * s[2] + i] = 1.0f;
     }
   }
-  return record.algebra->apply(exec, {record.summary.transition, {exec.zeros(square)}},
-                               {identity})[0];
+  return record.algebra->apply(
+      exec, {record.summary.transition, {exec.zeros(square)}, record.summary.weights},
+      {identity})[0];
 }
 
 void put(const Tensor& from, const Tensor& to, int64_t part) {

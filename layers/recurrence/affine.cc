@@ -17,7 +17,24 @@ void for_blocks(Exec& exec, int64_t count, Each each) {
   });
 }
 
-State scaled(Exec& exec, const Tensor& logs, const State& state) {
+// [n, dimensions of w] = t w.
+Tensor timed(Exec& exec, const Tensor& times, const Tensor& weights) {
+  const int64_t n = times.shape()[0], size = weights.elements(),
+                each = n == 0 ? 1 : times.elements() / n;
+  const Tensor logs = exec.empty({n, size});
+  const float *t = times.data<float>(), *w = weights.data<float>();
+  float* to = logs.data<float>();
+  for_blocks(exec, n * size, [&](int64_t i) {
+    const int64_t of = i % size;
+    to[i] = t[i / size * each + of % each] * w[of];
+  });
+  return logs;
+}
+
+State scaled(Exec& exec, const Summary& span, const State& state) {
+  if (span.transition.empty()) return state;
+  const Tensor logs =
+      span.weights.empty() ? span.transition[0] : timed(exec, span.transition[0], span.weights[0]);
   State out;
   for (const Tensor& t : state) {
     const Tensor to = exec.empty(t.shape());
@@ -96,78 +113,53 @@ State scaled_on_both_sides(Exec& exec, const State& logs, const State& state) {
 
 enum class Turn : uint8_t { kForward, kBack };
 
-State turned(Exec& exec, const State& by, Turn turn, const State& state) {
+State turned(Exec& exec, const Tensor& by, Turn turn, const State& state) {
   const Shape& s = state[0].shape();
   const int64_t half = s[3] * s[4];  // entries of a real part
   const Tensor out = exec.empty(s);
-  const float *logs = by[0].data<float>(), *angles = by[1].data<float>();
+  const float* factors = by.data<float>();
   const float sign = turn == Turn::kForward ? 1.0f : -1.0f;
   exec.threads.run(s[0] * s[1], [&](int64_t head) {
     const float *re = state[0].data<float>() + 2 * head * half, *im = re + half;
     float *to_re = out.data<float>() + 2 * head * half, *to_im = to_re + half;
     for (int64_t i = 0; i < half; ++i) {
       const int64_t row = i / s[4];
-      const float size = std::exp(logs[head * s[3] + row]);
-      const float cosine = size * angles[2 * head * s[3] + row];
-      const float sine = sign * size * angles[(2 * head + 1) * s[3] + row];
-      to_re[i] = cosine * re[i] - sine * im[i];
-      to_im[i] = sine * re[i] + cosine * im[i];
+      const float x = factors[2 * head * s[3] + row],
+                  y = sign * factors[(2 * head + 1) * s[3] + row];
+      to_re[i] = x * re[i] - y * im[i];
+      to_im[i] = y * re[i] + x * im[i];
     }
   });
   return {out};
 }
 
-// (cos, sin) of the sum of two angles.
-Tensor added_angles(Exec& exec, const Tensor& a, const Tensor& b) {
-  const Shape& s = a.shape();
-  const Tensor out = exec.empty(s);
-  const float *x = a.data<float>(), *y = b.data<float>();
-  float* to = out.data<float>();
-  for (int64_t head = 0; head < s[0] * s[1]; ++head) {
-    for (int64_t c = 2 * head * s[3]; c < (2 * head + 1) * s[3]; ++c) {
-      const int64_t d = c + s[3];
-      to[c] = x[c] * y[c] - x[d] * y[d];
-      to[d] = x[c] * y[d] + x[d] * y[c];
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
-State transform(Exec& exec, Transition kind, const State& transition, const State& state) {
+State transform(Exec& exec, Transition kind, const Summary& span, const State& state) {
   switch (kind) {
-    case Transition::kNone:
-      return state;
-    case Transition::kFactor:
-      return scaled(exec, transition[0], state);
-    case Transition::kSides:
-      return scaled_on_both_sides(exec, transition, state);
-    case Transition::kTurn:
-      return turned(exec, transition, Turn::kForward, state);
-    default:
-      return multiplied(exec, transition[0], Side::kPlain, state);
+    case Transition::kFactor: return scaled(exec, span, state);
+    case Transition::kSides: return scaled_on_both_sides(exec, span.transition, state);
+    case Transition::kTurn: return turned(exec, span.transition[0], Turn::kForward, state);
+    default: return multiplied(exec, span.transition[0], Side::kPlain, state);
   }
 }
 
-State transform_adjoint(Exec& exec, Transition kind, const State& transition, const State& state) {
-  if (kind == Transition::kTurn) return turned(exec, transition, Turn::kBack, state);
-  if (kind != Transition::kDense) return transform(exec, kind, transition, state);
-  return multiplied(exec, transition[0], Side::kTransposed, state);
+State transform_adjoint(Exec& exec, Transition kind, const Summary& span, const State& state) {
+  if (kind == Transition::kTurn) return turned(exec, span.transition[0], Turn::kBack, state);
+  if (kind != Transition::kDense) return transform(exec, kind, span, state);
+  return multiplied(exec, span.transition[0], Side::kTransposed, state);
 }
 
 State compose(Exec& exec, Transition kind, const State& first, const State& second) {
   switch (kind) {
-    case Transition::kNone:
-      return {};
     case Transition::kFactor:
-    case Transition::kSides:
-      return add_states(exec, first, second);
-    case Transition::kTurn:
-      return {add_states(exec, {first[0]}, {second[0]})[0],
-              added_angles(exec, first[1], second[1])};
-    default:
-      return multiplied(exec, second[0], Side::kPlain, first);
+    case Transition::kSides: return add_states(exec, first, second);
+    case Transition::kTurn: {
+      const Shape& f = first[0].shape();  // a state of one column
+      const Shape column{f[0], f[1], f[2], f[3], 1};
+      return {turned(exec, second[0], Turn::kForward, {first[0].reshaped(column)})[0].reshaped(f)};
+    }
+    default: return multiplied(exec, second[0], Side::kPlain, first);
   }
 }
 
@@ -195,6 +187,16 @@ Tensor summed_rows(Exec& exec, ConstView x, const Sequence& sequence, const Head
     }
   });
   return total;
+}
+
+Tensor token_counts(Exec& exec, const Sequence& sequence) {
+  const Tensor counts = exec.empty({sequence.count()});
+  for (int64_t d = 0; d < sequence.count(); ++d) {
+    const auto at = static_cast<size_t>(d);
+    counts.data<float>()[d] =
+        static_cast<float>(sequence.documents[at + 1] - sequence.documents[at]);
+  }
+  return counts;
 }
 
 }  // namespace weft

@@ -13,19 +13,21 @@ inline View wanted(const Tensor& t) { return t.defined() ? t.view() : View{}; }
 
 // How a span multiplies what enters it.
 enum class Transition : uint8_t {
-  kNone,    // by 1
   kFactor,  // by e^f: f has the leading dimensions of the state's tensors ([n, heads]: one number
-            // per head; [n, heads, dk]: one per row; all of them: one per entry)
+            // per head; [n, heads, dk]: one per row; all of them: one per entry). Where decays are
+            // weights, f = t w: weights w without n, and times t [n] or [n, the last of w's
+            // dimensions], the number of tokens for example. No transition: by 1
   kSides,   // by e^{r_i + c_j}: rows r [n, heads, dk], columns c [n, heads, dv] of a state
             // [n, heads, dk, dv]
-  kTurn,    // by the complex e^f (cos + i sin): f [n, heads, dk], then [n, heads, 2, dk] of cosines
-            // and sines; state [n, heads, 2, dk, dv], real parts before imaginary ones
+  kTurn,    // by complex numbers [n, heads, 2, dk]; state [n, heads, 2, dk, dv], real parts before
+            // imaginary ones
   kDense,   // by a matrix [n, heads, K, K] from the left, K the rows of all state tensors together
 };
 
-// Every tensor of `state` after the transition; by its transpose; and two transitions as one.
-State transform(Exec& exec, Transition kind, const State& transition, const State& state);
-State transform_adjoint(Exec& exec, Transition kind, const State& transition, const State& state);
+// Every tensor of `state` after the transition of `span`; by its transpose; and two transitions as
+// one.
+State transform(Exec& exec, Transition kind, const Summary& span, const State& state);
+State transform_adjoint(Exec& exec, Transition kind, const Summary& span, const State& state);
 State compose(Exec& exec, Transition kind, const State& first, const State& second);
 State add_states(Exec& exec, const State& a, const State& b);
 
@@ -35,6 +37,8 @@ struct HeadRows {
   int64_t heads, kv_heads, width;
 };
 Tensor summed_rows(Exec& exec, ConstView x, const Sequence& sequence, const HeadRows& of);
+// Tokens of each document, f32 [documents].
+Tensor token_counts(Exec& exec, const Sequence& sequence);
 
 // A recurrence whose span is affine in the entering state:  S -> transition S + update.
 template <class In, class Grad, class Keep>
@@ -47,14 +51,14 @@ class AffineRecurrence : public Recurrence<In, Grad, Keep> {
   }
   Summary combine(Exec& exec, const Summary& first, const Summary& second) const override {
     return {compose(exec, kind_, first.transition, second.transition),
-            apply(exec, second, first.update)};
+            apply(exec, second, first.update), first.weights};
   }
   State apply(Exec& exec, const Summary& span, const State& entering) const override {
-    return add_states(exec, transform(exec, kind_, span.transition, entering), span.update);
+    return add_states(exec, transform(exec, kind_, span, entering), span.update);
   }
   State apply_adjoint(Exec& exec, const Summary& span, const State&,
                       const State& d_leaving) const override {
-    return transform_adjoint(exec, kind_, span.transition, d_leaving);
+    return transform_adjoint(exec, kind_, span, d_leaving);
   }
 
   // The gradient of the entering states by a whole backward pass; families with a cheaper way

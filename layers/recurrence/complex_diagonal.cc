@@ -193,9 +193,12 @@ Summary ComplexDiagonalRecurrence::summarize(Exec& exec, const ComplexDiagonalIn
   ComplexDiagonalKept kept;
   State update;
   run(exec, in, sequence, {}, &update, kept);
-  return {{summed_rows(exec, in.log_decay, sequence, {h.heads, h.heads, h.dk}),
-           last_turns(exec, kept.phase, sequence, h.heads, h.dk)},
-          update};
+  const Tensor logs = summed_rows(exec, in.log_decay, sequence, {h.heads, h.heads, h.dk}),
+               factors = last_turns(exec, kept.phase, sequence, h.heads, h.dk);
+  for (int64_t i = 0; i < factors.elements(); ++i) {
+    factors.data<float>()[i] *= std::exp(logs.data<float>()[i / (2 * h.dk) * h.dk + i % h.dk]);
+  }
+  return {{factors}, update};
 }
 
 ComplexDiagonalGradients ComplexDiagonalRecurrence::scratch_gradients(

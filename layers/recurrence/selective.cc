@@ -19,19 +19,15 @@ View make_state(Exec& exec, const ChannelStates& s, const Sequence& sequence, St
   return state->at(0);
 }
 
-// Log factors [documents, states, channels] = -e^{a_log} total, total [documents, channels] being
-// the time that each document takes.
-State factors(Exec& exec, const ChannelStates& s, ConstView a_log, const Tensor& total) {
-  const int64_t documents = total.shape()[0];
-  const Tensor logs = exec.empty({documents, s.states, s.channels});
+// Log decays per unit of time, [states, channels], of a_log [channels, states].
+Tensor decays(Exec& exec, const ChannelStates& s, ConstView a_log) {
+  const Tensor logs = exec.empty({s.states, s.channels});
   const float* rates = a_log.as<float>();
-  exec.threads.run(documents * s.states, [&](int64_t i) {
-    const int64_t n = i % s.states;
-    const float* time = total.data<float>() + i / s.states * s.channels;
-    float* to = logs.data<float>() + i * s.channels;
-    for (int64_t c = 0; c < s.channels; ++c) to[c] = -std::exp(rates[c * s.states + n]) * time[c];
+  exec.threads.run(s.states, [&](int64_t n) {
+    float* to = logs.data<float>() + n * s.channels;
+    for (int64_t c = 0; c < s.channels; ++c) to[c] = -std::exp(rates[c * s.states + n]);
   });
-  return {logs};
+  return logs;
 }
 
 }  // namespace
@@ -68,7 +64,7 @@ Summary SelectiveRecurrence::summarize(Exec& exec, const SelectiveInputs& in,
   State update;
   const View to = make_state(exec, sizes_, sequence, &update);
   kernels::selective_scan_forward(exec, scan_of(in, sequence), {}, {}, to);
-  return {factors(exec, sizes_, in.a_log, total), update};
+  return {{total}, update, {decays(exec, sizes_, in.a_log)}};
 }
 
 SelectiveGradients SelectiveRecurrence::scratch_gradients(Exec& exec, const SelectiveInputs& in,
@@ -97,18 +93,14 @@ void StaticRecurrence::run_backward(Exec& exec, const StaticInputs& in, const Se
 
 Summary StaticRecurrence::summarize(Exec& exec, const StaticInputs& in,
                                     const Sequence& sequence) const {
-  const Tensor total = exec.empty({sequence.count(), sizes_.channels});
-  for (int64_t d = 0; d < sequence.count(); ++d) {
-    const auto tokens = static_cast<float>(sequence.documents[static_cast<size_t>(d) + 1] -
-                                           sequence.documents[static_cast<size_t>(d)]);
-    for (int64_t c = 0; c < sizes_.channels; ++c) {
-      total.data<float>()[d * sizes_.channels + c] = tokens * std::exp(in.log_dt.as<float>()[c]);
-    }
+  const Tensor logs = decays(exec, sizes_, in.a_log);  // of one token
+  for (int64_t i = 0; i < logs.elements(); ++i) {
+    logs.data<float>()[i] *= std::exp(in.log_dt.as<float>()[i % sizes_.channels]);
   }
   State update;
   const View to = make_state(exec, sizes_, sequence, &update);
   kernels::static_scan_forward(exec, scan_of(in, sequence), {}, {}, to);
-  return {factors(exec, sizes_, in.a_log, total), update};
+  return {{token_counts(exec, sequence)}, update, {logs}};
 }
 
 StaticGradients StaticRecurrence::scratch_gradients(Exec& exec, const StaticInputs& in,
