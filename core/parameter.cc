@@ -75,21 +75,25 @@ float initial_value(const Init& init, const RandomStream& stream, uint64_t index
 
 // The Hartley matrix (cos + sin)(2 pi i j / n) / sqrt(n), which is orthogonal, with its rows and
 // columns in random order and of random sign: so that an element is a function of its place, and no
-// rank needs the whole matrix.
+// rank needs the whole matrix. Matrices of a stack have orders and signs of their own.
 class Orthogonal {
  public:
   Orthogonal(const ParameterSpec& spec, uint64_t seed) : gain_(spec.init.a) {
-    WEFT_CHECK(spec.global.dims() == 2, "{} is {}: only a matrix can be orthogonal", spec.name,
-               spec.global);
-    const int64_t rows = spec.global[0];
-    columns_ = spec.global[1];
-    n_ = std::max(rows, columns_);
-    along_rows_ = line(seed, spec.name + ".rows", rows);
-    along_columns_ = line(seed, spec.name + ".columns", columns_);
+    const bool stack = spec.global.dims() == 3;
+    WEFT_CHECK(stack || spec.global.dims() == 2, "{} is {}: only a matrix can be orthogonal",
+               spec.name, spec.global);
+    rows_ = spec.global[stack ? 1 : 0];
+    columns_ = spec.global[stack ? 2 : 1];
+    n_ = std::max(rows_, columns_);
+    for (int64_t m = 0; m < (stack ? spec.global[0] : 1); ++m) {
+      const std::string name = stack ? spec.name + "." + std::to_string(m) : spec.name;
+      matrices_.push_back({line(seed, name + ".rows", rows_), line(seed, name + ".columns", columns_)});
+    }
   }
   float operator()(int64_t index) const {
-    const Place &i = along_rows_[static_cast<size_t>(index / columns_)],
-                &j = along_columns_[static_cast<size_t>(index % columns_)];
+    const Matrix& matrix = matrices_[static_cast<size_t>(index / (rows_ * columns_))];
+    const Place &i = matrix.along_rows[static_cast<size_t>(index / columns_ % rows_)],
+                &j = matrix.along_columns[static_cast<size_t>(index % columns_)];
     const double angle = 2 * std::numbers::pi * static_cast<double>(i.at * j.at % n_) /
                          static_cast<double>(n_);
     const double scale = gain_ * i.sign * j.sign / std::sqrt(static_cast<double>(n_));
@@ -101,6 +105,9 @@ class Orthogonal {
     int64_t at;
     double sign;
   };
+  struct Matrix {
+    std::vector<Place> along_rows, along_columns;
+  };
   std::vector<Place> line(uint64_t seed, const std::string& name, int64_t count) const {
     const Permutation order(seed, name, n_);
     const RandomStream signs(seed, name);
@@ -110,9 +117,9 @@ class Orthogonal {
     return places;
   }
 
-  int64_t columns_ = 0, n_ = 0;
+  int64_t rows_ = 0, columns_ = 0, n_ = 0;
   double gain_;
-  std::vector<Place> along_rows_, along_columns_;
+  std::vector<Matrix> matrices_;
 };
 
 // The dim along which the local tensor stacks its slices.

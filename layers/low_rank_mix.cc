@@ -1,35 +1,20 @@
 #include "layers/low_rank_mix.h"
 
-#include <cmath>
-
 #include "kernels/activation.h"
 #include "kernels/elementwise.h"
 #include "kernels/token_lerp.h"
+#include "layers/mixers/rwkv6_start.h"
 
 namespace weft {
 namespace {
 
 constexpr std::string_view kTokenMix = "token_mix";
 
-// Published: 1 - (channel / hidden)^k with k falling with depth, less 0.3 of the depth for v, and
-// the square root of the power for r and g.
-struct InitialMix {
-  explicit InitialMix(const Build& build)
-      : late(build.layers > 1
-                 ? static_cast<double>(build.layer) / static_cast<double>(build.layers - 1)
-                 : 0.0),
-        power(1.0 - static_cast<double>(build.layer) / static_cast<double>(build.layers)),
-        hidden(build.hidden) {}
-  double operator()(int64_t which, int64_t channel) const {
-    const double x = static_cast<double>(channel) / static_cast<double>(hidden);
-    const bool half = which == LowRankMix::kR || which == LowRankMix::kG;
-    return 1.0 - std::pow(x, half ? power / 2 : power) -
-           (which == LowRankMix::kV ? 0.3 * late : 0.0);
-  }
-
-  double late, power;
-  int64_t hidden;
-};
+// Late layers' values look less at the token before; r and g of all layers have half the power.
+double initial_mix(const Rwkv6Start& start, int64_t which, int64_t channel) {
+  const bool half = which == LowRankMix::kR || which == LowRankMix::kG;
+  return start.mix(channel, half ? 0.5 : 1.0, which == LowRankMix::kV ? 0.3 : 0.0);
+}
 
 enum class Kind : uint8_t { kMatrix, kVector };
 Parameter& declare(const Build& build, const char* name, Shape shape, Init init, Kind kind) {
@@ -50,15 +35,15 @@ LowRankMix::LowRankMix(const Build& build, int64_t rank)
       rank_(rank),
       previous_(build.hidden),
       mu_(declare(build, "x_proj.0.mu", {build.hidden},
-                  Init::each([mix = InitialMix(build)](int64_t i) { return mix(kK, i); }),
+                  Init::each([start = Rwkv6Start(build)](int64_t i) { return start.mix(i, 1.0); }),
                   Kind::kVector)),
       down_(build, {{"x_proj.0", kCount * rank}}, build.hidden,
             {.init = Init::normal(0.0), .partial_over = {Axis::kTensor}}),
       up_(declare(build, "x_proj.2.weight", {build.hidden, kCount * rank},
                   Init::uniform(-0.01, 0.01), Kind::kMatrix)),
       bias_(declare(build, "x_bias", {kCount, build.hidden},
-                    Init::each([mix = InitialMix(build)](int64_t i) {
-                      return mix(i / mix.hidden, i % mix.hidden);
+                    Init::each([start = Rwkv6Start(build)](int64_t i) {
+                      return initial_mix(start, i / start.hidden, i % start.hidden);
                     }),
                     Kind::kVector)) {}
 

@@ -12,13 +12,18 @@ Split split_of(const ShortConv::Options& o) {
       .dim = 0, .axis = Axis::kTensor, .blocks = o.blocks, .replicas = o.replicas, .unit = o.unit};
 }
 
+// Published layers leave weight and bias to PyTorch's start of a depthwise convolution.
+Init start() {
+  const double limit = 1.0 / std::sqrt(static_cast<double>(ShortConv::kTaps));
+  return Init::uniform(-limit, limit);
+}
+
 Parameter& declare_weight(const Build& build, const std::string& name,
                           const ShortConv::Options& o) {
-  const double limit = 1.0 / std::sqrt(static_cast<double>(ShortConv::kTaps));
   return build.declare({.name = build.scope + name + ".weight",
                         .global = {o.channels, ShortConv::kTaps},
                         .splits = {split_of(o)},
-                        .init = Init::uniform(-limit, limit),
+                        .init = start(),
                         .f32 = true});
 }
 
@@ -27,7 +32,7 @@ Parameter* declare_bias(const Build& build, const std::string& name, const Short
   return &build.declare({.name = build.scope + name + ".bias",
                          .global = {o.channels},
                          .splits = {split_of(o)},
-                         .init = Init::constant(0.0),
+                         .init = start(),
                          .weight_decay = false,
                          .f32 = true});
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "layers/memory/inner_gated.h"
+#include "layers/mixers/rwkv6_start.h"
 #include "layers/recurrence/complex_diagonal.h"
 #include "layers/recurrence/delta.h"
 #include "layers/recurrence/diagonal.h"
@@ -63,30 +64,27 @@ Made gla(const InnerBuild& b) {
                                          xavier(b.gate_rank, b.build.whole(b.heads * b.dk))}})});
 }
 
-// Decays -e^{w}, which start between e^{-6} and e^{-1}, and a bonus for the token itself.
+// Decays -e^{w}, w of low rank with a tanh, and a bonus for the token itself.
 Made rwkv6(const InnerBuild& b) {
   const int64_t channels = b.here.all_heads * b.dk;
+  const Rwkv6Start start(b.build);
   Parameter& bonus = b.build.declare({.name = b.build.scope + "bonus",
                                       .global = {b.heads, b.dk},
                                       .splits = {Split{.dim = 0, .axis = Axis::kTensor}},
-                                      .init = Init::each([channels](int64_t n) {
-                                        return 0.5 * (1.0 - static_cast<double>(n) /
-                                                                static_cast<double>(channels));
-                                      }),
+                                      .init = start.bonus(channels),
                                       .weight_decay = false,
                                       .f32 = true});
-  const auto start = [channels](int64_t n) {
-    const double place = static_cast<double>(n % channels) / static_cast<double>(channels);
-    return -6.0 + 5.0 * std::pow(place, 0.7);
-  };
   return std::make_unique<InnerGated<DiagonalRecurrence, 2>>(
       b, DiagonalRecurrence::Options{heads_of(b), 1.0f},
       std::array{gate({.name = "w",
                        .width = b.dk,
                        .map = Map::kMinusExp,
                        .rank = b.gate_rank,
+                       .between = kernels::Activation::kTanh,
                        .bias = true,
-                       .bias_init = Init::each(start)}),
+                       .bias_init = start.decay(channels),
+                       // A deviation of zero, not zeros: tests put numbers in its place.
+                       .pair = std::pair{Init::normal(0.0), Init::uniform(-0.01, 0.01)}}),
                  InnerSlot{.weight = &bonus}});
 }
 

@@ -1,7 +1,6 @@
-#include <cmath>
-
 #include "kernels/rwkv7.h"
 #include "layers/memory/memory_gate.h"
+#include "layers/mixers/rwkv7_start.h"
 #include "layers/recurrence/rank_one.h"
 
 namespace weft {
@@ -10,10 +9,13 @@ namespace {
 constexpr float kSlowestDecay = -0.60653066f;  // -e^{-1/2}
 
 // Memories of RWKV-7: decays per key channel, and a key split into what it removes from the memory
-// and what it writes (kernels/rwkv7.h), by a rate per channel. The memories share k_k and k_a.
+// and what it writes (kernels/rwkv7.h), by a rate per channel. The memories share k_k and k_a, and
+// all start as the mixer's weights do.
 class InnerRwkv7 final : public InnerRule {
  public:
   explicit InnerRwkv7(const InnerBuild& b)
+      : InnerRwkv7(b, Rwkv7Start(b.build, b.here.all_heads, b.dk)) {}
+  InnerRwkv7(const InnerBuild& b, const Rwkv7Start& start)
       : heads_(b.heads),
         compute_(b.build.compute),
         decay_(b, {.name = "w",
@@ -21,11 +23,18 @@ class InnerRwkv7 final : public InnerRule {
                    .map = MemoryGate::Map::kSigmoid,
                    .factor = kSlowestDecay,
                    .rank = b.gate_rank,
+                   .between = kernels::Activation::kTanh,
                    .bias = true,
-                   .bias_init = Init::constant(-3.0)}),
-        rate_(b, {.name = "a", .width = b.dk, .rank = b.gate_rank, .bias = true}),
-        k_k_(vector(b, "k_k", 0.71)),
-        k_a_(vector(b, "k_a", 1.02)),
+                   .bias_init = start.decay(),
+                   .pair = lora()}),
+        rate_(b, {.name = "a",
+                  .width = b.dk,
+                  .rank = b.gate_rank,
+                  .bias = true,
+                  .bias_init = start.ramp(-0.19, 0.4, 0.3),
+                  .pair = lora()}),
+        k_k_(vector(b, "k_k", start.ramp(0.71, -0.1, 0.0))),
+        k_a_(vector(b, "k_a", Init::constant(1.02))),
         recurrence_({b.heads, b.dk, b.dv, 1.0f}) {}
 
   Tensor forward(Exec& exec, const InnerInputs& in, State* state,
@@ -62,11 +71,13 @@ class InnerRwkv7 final : public InnerRule {
     MemoryGate::Saved decay, rate;  // rate: before its sigmoid
     Tensor alpha, beta, key;        // [rows, heads * dk]
   };
-  static Parameter& vector(const InnerBuild& b, const char* name, double start) {
+  // A deviation of zero, not zeros: tests put numbers in its place.
+  static std::pair<Init, Init> lora() { return {Init::normal(0.0), Init::orthogonal(0.1)}; }
+  static Parameter& vector(const InnerBuild& b, const char* name, const Init& start) {
     return b.build.declare({.name = b.build.scope + name,
                             .global = {b.heads * b.dk},
                             .splits = {Split{.dim = 0, .axis = Axis::kTensor, .unit = b.dk}},
-                            .init = Init::constant(start),
+                            .init = start,
                             .weight_decay = false,
                             .f32 = true});
   }

@@ -1,6 +1,5 @@
 #include "layers/memory/memory_gate.h"
 
-#include "kernels/activation.h"
 #include "kernels/decay_gate.h"
 #include "kernels/elementwise.h"
 #include "kernels/head_decay.h"
@@ -101,10 +100,17 @@ Tensor MemoryGate::close(Exec& exec, const Tensor& raw, const Tensor& d_value) c
   return dz;
 }
 
+Tensor MemoryGate::active(Exec& exec, const Tensor& low) const {
+  if (options_.between == Activation::kIdentity) return low;
+  const Tensor out = exec.empty(low.shape(), compute_);
+  kernels::activation_forward(exec, options_.between, low, out);
+  return out;
+}
+
 MemoryGate::Saved MemoryGate::forward(Exec& exec, const InnerInputs& in) const {
   Saved f;
   if (down_) f.low = down_->forward(exec, in.x, in.rows, compute_);
-  f.raw = up_.forward(exec, down_ ? f.low : in.x, in.rows, DType::kF32);
+  f.raw = up_.forward(exec, down_ ? active(exec, f.low) : in.x, in.rows, DType::kF32);
   const Tensor value = exec.empty(f.raw.shape());
   open(exec, f.raw, value);
   f.value = space_.spread(exec, in.rows, value);
@@ -116,7 +122,10 @@ void MemoryGate::backward(Exec& exec, const InnerInputs& in, const Saved& f, con
   const Tensor dz = close(exec, f.raw, space_.collect(exec, in.rows, d_value));
   if (!down_) return up_.backward(exec, dz, in.x, in.rows, dx, Write::kAccumulate);
   const Tensor d_low = exec.empty(f.low.shape(), compute_);
-  up_.backward(exec, dz, f.low, in.rows, d_low, Write::kReplace);
+  up_.backward(exec, dz, active(exec, f.low), in.rows, d_low, Write::kReplace);
+  if (options_.between != Activation::kIdentity) {
+    kernels::activation_backward(exec, options_.between, f.low, d_low, d_low);
+  }
   down_->backward(exec, d_low, in.x, in.rows, dx, Write::kAccumulate);
 }
 

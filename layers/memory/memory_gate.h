@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "kernels/activation.h"
 #include "layers/memory/inner_rule.h"
 
 namespace weft {
@@ -23,6 +24,7 @@ class MemoryGate {
     Map map = Map::kPlain;
     float factor = 1.0f;
     int64_t rank = 0;  // not 0: two projections, name.0 and name.1, of that rank in between
+    kernels::Activation between = kernels::Activation::kIdentity;  // of the two
     bool bias = false;
     Init bias_init = Init::zeros();
     Init init = Init::normal(kInitDeviation);  // of the projection; of a pair see `pair`
@@ -32,7 +34,7 @@ class MemoryGate {
   MemoryGate(const InnerBuild& inner, const Options& options);
 
   struct Saved {
-    Tensor low;    // [computed rows, rank]
+    Tensor low;    // [computed rows, rank], before the activation
     Tensor raw;    // [computed rows, heads * width] f32: z
     Tensor value;  // [rows, heads * width] f32
   };
@@ -47,6 +49,7 @@ class MemoryGate {
 
  private:
   void open(Exec& exec, const Tensor& raw, const Tensor& value) const;
+  Tensor active(Exec& exec, const Tensor& low) const;
   // dz in the compute type.
   Tensor close(Exec& exec, const Tensor& raw, const Tensor& d_value) const;
 

@@ -2,8 +2,6 @@
 // where r, k, v, the decays g = -exp(w_lora(x_w)) and the gate each read their own mix of a token
 // with the one before it (layers/low_rank_mix.h), and a bonus u weighs the token's own key.
 //   y = o_proj( GroupNorm_heads(o) * silu(gate) )
-#include <cmath>
-
 #include "kernels/activation.h"
 #include "kernels/decay_gate.h"
 #include "kernels/elementwise.h"
@@ -11,6 +9,7 @@
 #include "layers/convert.h"
 #include "layers/low_rank_mix.h"
 #include "layers/mixers/mixer.h"
+#include "layers/mixers/rwkv6_start.h"
 #include "layers/recurrence/diagonal.h"
 
 namespace weft {
@@ -30,26 +29,6 @@ void fields(FieldVisitor& f, Rwkv6Options& c) {
   f("decay_rank", c.decay_rank, "rank of the projection that gives the decays",
     between(1, kLargestExtent));
   f("norm_epsilon", c.norm_epsilon, "added to the variance of each head's output", above(0));
-}
-
-// The published start of decays and bonus: a ramp over the channels, steeper in later layers, and
-// for the bonus a zigzag of period three on top of it.
-double depth_of(const Build& build) {
-  return build.layers > 1 ? static_cast<double>(build.layer) / static_cast<double>(build.layers - 1)
-                          : 0;
-}
-double place_of_channel(int64_t channel, int64_t width) {
-  return width > 1 ? static_cast<double>(channel) / static_cast<double>(width - 1) : 0;
-}
-Init decay_init(const Build& build, int64_t width) {
-  return Init::each([power = 0.7 + 1.3 * depth_of(build), width](int64_t i) {
-    return -6.0 + 5.0 * std::pow(place_of_channel(i, width), power);
-  });
-}
-Init bonus_init(const Build& build, int64_t width) {
-  return Init::each([late = depth_of(build), width](int64_t i) {
-    return late * (1.0 - place_of_channel(i, width)) + 0.1 * static_cast<double>((i + 1) % 3 - 1);
-  });
 }
 
 constexpr kernels::DecayGate kDecay{.kind = kernels::DecayGate::Kind::kMinusExp};
@@ -74,9 +53,11 @@ class Rwkv6 final : public Mixer {
                   {.init = Init::uniform(-0.01, 0.01),
                    .cut = Linear::Cut::kRows,
                    .bias = Linear::Bias::kYes,
-                   .bias_init = decay_init(build, build.whole(h_.kv_heads * h_.dk, h_.kv_replicas))}),
+                   .bias_init = Rwkv6Start(build).decay(
+                       build.whole(h_.kv_heads * h_.dk, h_.kv_replicas))}),
         recurrence_({h_, 1.0f}),
-        bonus_(declare(build, "bonus", {h_.heads, h_.dk}, 1, bonus_init(build, h_.all_heads * h_.dk))),
+        bonus_(declare(build, "bonus", {h_.heads, h_.dk}, 1,
+                       Rwkv6Start(build).bonus(h_.all_heads * h_.dk))),
         norm_(declare(build, "g_norm.weight", {h_.heads * h_.dv}, h_.dv, Init::constant(1.0))),
         norm_bias_(declare(build, "g_norm.bias", {h_.heads * h_.dv}, h_.dv, Init::zeros())),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,

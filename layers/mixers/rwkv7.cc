@@ -155,7 +155,7 @@ Linear project(const MixerBuild& build, const char* name, int64_t heads, int64_t
 }
 
 Rwkv7::Rwkv7(const MixerBuild& build, const Rwkv7Options& o)
-    : Rwkv7(build, o, Rwkv7Start(build, o.all_heads)) {}
+    : Rwkv7(build, o, Rwkv7Start(build, o.all_heads, build.hidden / o.all_heads)) {}
 
 Rwkv7::Rwkv7(const MixerBuild& build, const Rwkv7Options& o, const Rwkv7Start& start)
     : heads_(o.heads),
@@ -335,7 +335,7 @@ std::unique_ptr<Mixer> make_rwkv7(const MixerBuild& build) {
   auto o = read_options<Rwkv7Options>(build.options, "rwkv7");
   const HeadOptions heads = resolve(build, {.heads = o.heads}, HeadWidths::kFromHidden);
   o.heads = heads.heads, o.all_heads = heads.all_heads;
-  const Rwkv7Start start(build, o.all_heads);
+  const Rwkv7Start start(build, o.all_heads, build.hidden / o.all_heads);
   const double factor = static_cast<double>(start.width) / 64.0;
   if (o.decay_rank == 0) o.decay_rank = start.rank(2.5 * factor);
   if (o.rate_rank == 0) o.rate_rank = start.rank(2.5 * factor);

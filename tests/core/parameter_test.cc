@@ -319,16 +319,21 @@ TEST_F(StoreTest, StartsOrthogonalWeightsAtRightAngles) {
   Parameter& wide = declare("wide", {7, 30}, Init::orthogonal(0.5));
   Parameter& tall = declare("tall", {31, 6}, Init::orthogonal(2.0));
   Parameter& other = declare("other", {7, 30}, Init::orthogonal(0.5));
+  Parameter& stack = declare("stack", {3, 7, 30}, Init::orthogonal(0.5));
   allocate(DType::kF32);
   store.initialize(rig.exec, 5);
-  const std::vector<double> w = numbers(wide.value), t = numbers(tall.value);
-  for (size_t a = 0; a < 7; ++a) {
-    for (size_t b = 0; b < 7; ++b) {
-      double product = 0;
-      for (size_t c = 0; c < 30; ++c) product += w[a * 30 + c] * w[b * 30 + c];
-      EXPECT_NEAR(product, a == b ? 0.25 : 0.0, 1e-6);
+  for (const Tensor& matrix :
+       {wide.value, stack.value.row(0), stack.value.row(1), stack.value.row(2)}) {
+    const std::vector<double> w = numbers(matrix);
+    for (size_t a = 0; a < 7; ++a) {
+      for (size_t b = 0; b < 7; ++b) {
+        double product = 0;
+        for (size_t c = 0; c < 30; ++c) product += w[a * 30 + c] * w[b * 30 + c];
+        EXPECT_NEAR(product, a == b ? 0.25 : 0.0, 1e-6);
+      }
     }
   }
+  const std::vector<double> t = numbers(tall.value);
   for (size_t a = 0; a < 6; ++a) {
     for (size_t b = 0; b < 6; ++b) {
       double product = 0;
@@ -337,6 +342,7 @@ TEST_F(StoreTest, StartsOrthogonalWeightsAtRightAngles) {
     }
   }
   EXPECT_FALSE(SameBits(wide.value, other.value));
+  EXPECT_FALSE(SameBits(stack.value.row(0), stack.value.row(1)));
 }
 
 TEST_F(StoreTest, StartsTheSameForAnyNumberOfThreads) {
