@@ -5,6 +5,9 @@
 // A memory is a recurrence of another mixer (layers/memory/inner_rule.h) over the tokens that were
 // sent to it, with keys, values and gates of its own and, over these tokens alone, short
 // convolutions that all memories share. Time order inside a memory is that of the document.
+// The silu behind the convolutions is the only map of q, k and v: feature maps (bla's, lightning's),
+// rotations (retnet's) and the silu that deltanet, gsa and hgrn2 have without convolutions belong to
+// the layers of those mixers, which a memory does not have. Lengths of one do (delta rules, descent).
 #include <array>
 #include <optional>
 
@@ -46,7 +49,8 @@ void fields(FieldVisitor& f, MomOptions& c) {
   f("shared_memory", c.memories.shared, "one more memory, which sees every token");
   f("single_kv_proj", c.single_kv_proj,
     "keys, values and gates from one projection for all memories");
-  f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens of the memory");
+  f("short_conv", c.short_conv,
+    "convolve q, k and v over the last four tokens of the memory, then silu; false: as projected");
   f("gate_rank", c.gate_rank,
     "inner = \"gla\", \"kda\", \"rwkv6\", \"rwkv7\": rank of the projections that give the gates",
     between(1, kLargestExtent));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 
 #include "kernels/elementwise.h"
 #include "layers/memory/memory_router.h"
@@ -80,6 +81,89 @@ TEST_F(Mom, WhatATokenDoesToMemoriesItDoesNotGoToIsNothing) {
     const Shape flat{6, leaving[0].elements() / 6};
     EXPECT_FALSE(SameBits(leaving[0].reshaped(flat).row(5), entering[0].reshaped(flat).row(5)))
         << inner << ", the shared memory";
+  }
+}
+
+// Weights by their names: what they are called is what they are.
+Tensor forward(Rig& rig, const std::string& mixer, const std::string& text, const Tensor& x,
+               const std::function<void(ParameterStore&)>& change = {}) {
+  ParameterStore store;
+  const OptionTable options = OptionTable::parse("heads = 2\ndk = 8\ndv = 12\n" + text);
+  const auto made =
+      make_mixer(mixer, MixerBuild{{.store = store, .scope = "t.", .hidden = kHidden}, options});
+  store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+  store.initialize(rig.exec, 3);
+  for (Parameter& p : store.all()) {
+    const Tensor fresh = rig.normal(p.spec.name, {p.shape.elements()}, 0.3);
+    std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
+  }
+  if (change) change(store);
+  store.publish(rig.exec);
+  SavedStack saved;
+  StepContext step;
+  const Sequence sequence = make_sequence(rig.exec, {0, 9, kTokens});
+  return made->forward(rig.exec, x, {sequence, nullptr, &step}, saved);
+}
+
+// Those whose layer is the mixture's own: projections, convolutions, head norm, output gate. A
+// mixture's memories have no map of queries and keys but what follows a convolution.
+TEST_F(Mom, IsTheMixerItselfWithOneMemoryForAll) {
+  const std::map<std::string, std::string> same = {
+      {"bla", "short_conv = true\nfeature_map = 'identity'"},
+      {"retnet", "short_conv = true\nrope = false"},
+      {"gla", "short_conv = true"},
+      {"deltanet", "short_conv = true\noutput_gate = true"},
+      {"gated_deltanet", "short_conv = true"},
+      {"gfw", "short_conv = true"},
+      {"gateloop", "short_conv = true"},
+      {"ttt", ""},
+      {"titans", ""}};
+  const Tensor x = rig.normal("x", {kTokens, kHidden});
+  for (const auto& [inner, text] : same) {
+    const Tensor want = forward(rig, inner, text, x);
+    const Tensor got = forward(
+        rig, "mom",
+        fmt::format("inner = '{}'\nmemories = 1\ntop_k = 1\nshared_memory = false\nshort_conv = {}",
+                    inner, text.starts_with("short_conv")),
+        x);
+    EXPECT_TRUE(Near(got, want, 1e-6)) << inner;
+  }
+}
+
+TEST_F(Mom, WithoutAConvolutionMapsNothing) {
+  const std::string one = "memories = 1\ntop_k = 1\nshared_memory = false\nshort_conv = false\n";
+  const Tensor x = rig.normal("x", {kTokens, kHidden});
+  EXPECT_TRUE(Near(forward(rig, "mom", one + "inner = 'bla'", x),
+                   forward(rig, "bla", "feature_map = 'identity'", x), 1e-6));
+  EXPECT_TRUE(
+      Near(forward(rig, "mom", one + "inner = 'gla'", x), forward(rig, "gla", "", x), 1e-6));
+}
+
+// One projection for all memories, the shared one: as if each had it for its own.
+TEST_F(Mom, SharesOneProjectionWhereAsked) {
+  const Tensor x = rig.normal("x", {kTokens, kHidden});
+  for (const char* inner : {"gated_deltanet", "gla"}) {
+    const std::string text = fmt::format("inner = '{}'\n", inner);
+    const auto as_shared = [&](ParameterStore& store) {
+      for (Parameter& p : store.all()) {
+        const size_t at = p.spec.name.find("_proj");
+        Parameter* shared = at == std::string::npos
+                                ? nullptr
+                                : store.find("t.shared_" + p.spec.name.substr(2, at - 2) +
+                                             p.spec.name.substr(at + 5));
+        if (shared == nullptr) continue;
+        const int64_t count = shared->shape.elements();
+        for (int64_t i = 0; i < p.shape.elements(); ++i) {
+          p.master.data<float>()[i] = shared->master.data<float>()[i % count];
+        }
+      }
+    };
+    EXPECT_TRUE(Near(forward(rig, "mom", text + "single_kv_proj = true", x),
+                     forward(rig, "mom", text, x, as_shared), 1e-6))
+        << inner;
+    EXPECT_FALSE(Near(forward(rig, "mom", text + "single_kv_proj = true", x),
+                      forward(rig, "mom", text, x), 1e-2))
+        << inner;
   }
 }
 
