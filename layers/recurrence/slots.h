@@ -45,7 +45,7 @@ class SlotsRecurrence final : public AffineRecurrence<SlotsInputs, SlotsGradient
                     const SlotsGradients& gradients) const override;
   Summary summarize(Exec& exec, const SlotsInputs& in, const Sequence& sequence) const override;
 
-  std::string_view program() const override { return "diagonal_scan"; }
+  std::string_view program() const override { return "diagonal_scan, two_sided_scan"; }
   double flops_per_token() const override;
 
  protected:

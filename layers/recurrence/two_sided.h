@@ -38,7 +38,7 @@ class TwoSidedRecurrence final
                     const TwoSidedGradients& gradients) const override;
   Summary summarize(Exec& exec, const TwoSidedInputs& in, const Sequence& sequence) const override;
 
-  std::string_view program() const override { return "diagonal_scan"; }
+  std::string_view program() const override { return "two_sided_scan"; }
   double flops_per_token() const override;
 
  protected:

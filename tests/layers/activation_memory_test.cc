@@ -1,9 +1,11 @@
-// What the page of the mixers says that each keeps for backward, counted.
+// What the page of the mixers says of each: which programs run, what is kept for backward, what a
+// sequence carries from token to token. Counted.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <fstream>
 #include <regex>
+#include <set>
 
 #include "core/isa.h"
 #include "layers/mixers/registry.h"
@@ -13,22 +15,32 @@
 namespace weft::test {
 namespace {
 
-constexpr int64_t kWide = 1024, kTokens = 256;
+constexpr int64_t kWide = 1024;
+constexpr int32_t kTokens = 256;
 
 struct Row {
-  std::string mixer;
+  std::string mixer, programs;
   double recomputed, kept;  // KiB per token, by what is done with the states between chunks
+  bool grows;               // the state: its KiB are those of one more token
+  double state;             // KiB
 };
 
-// | `name` | `program` | KiB | KiB with kept states | ...
+std::string without(std::string text, char unwanted) {
+  std::erase(text, unwanted);
+  return text;
+}
+
+// | `name` | `program`, `program` | KiB | KiB with kept states | grows: KiB per token, or KiB |
 std::vector<Row> rows_of_the_page() {
   std::ifstream page(in_project("layers/mixers/README.md"));
-  const std::regex row(R"(^\| `([a-z0-9_]+)` \| `[a-z_]+` \| ([0-9]+) \| ([0-9]+) \|.*)");
+  const std::regex row(
+      R"(^\| `([a-z0-9_]+)` \| ([a-z_, `]+) \| ([0-9]+) \| ([0-9]+) \| (grows: )?([0-9.]+) KiB( per token|, .*)? \|$)");
   std::vector<Row> rows;
   for (std::string line; std::getline(page, line);) {
     std::smatch found;
     if (std::regex_match(line, found, row)) {
-      rows.push_back({found[1], std::stod(found[2]), std::stod(found[3])});
+      rows.push_back({found[1], without(found[2], '`'), std::stod(found[3]), std::stod(found[4]),
+                      found[5].matched, std::stod(found[6])});
     }
   }
   return rows;
@@ -39,47 +51,90 @@ bool takes(const MixerInfo& mixer, const std::string& option) {
                      [&](const FieldInfo& field) { return field.name == option; });
 }
 
-double kib_per_token(const MixerInfo& info, ChunkStates states) {
-  Rig rig;
-  std::string text;
-  if (takes(info, "heads")) text += "heads = 8\n";
-  if (takes(info, "dk")) text += info.name == "rebased" ? "dk = 16\n" : "dk = 128\n";
-  if (takes(info, "dv")) text += "dv = 128\n";
-  const OptionTable options = OptionTable::parse(text);
-  ParameterStore store;
-  const Build build{.store = store, .scope = "", .hidden = kWide, .compute = DType::kBF16};
-  const auto mixer = make_mixer(info.name, MixerBuild{build, options});
-  store.allocate(rig.ledger, DType::kBF16, ParameterStore::Gradients::kNone);
-  store.publish(rig.exec);
-  Sequence sequence = make_sequence(rig.exec, {0, kTokens});
-  sequence.chunk_states = states;
-  const Tensor x = rig.normal("x", {kTokens, kWide}, 1.0, DType::kBF16);
-  int64_t bytes = 0;
-  for (int run = 0; run < 2; ++run) {  // the first also packs weights
-    StepContext step;
-    const int64_t before = rig.ledger.total().live;
-    SavedStack saved;
-    { const Tensor y = mixer->forward(rig.exec, x, {sequence, nullptr, &step}, saved); }
-    bytes = rig.ledger.total().live - before;
+// A mixer of the page's sizes.
+class Wide {
+ public:
+  explicit Wide(const MixerInfo& info) {
+    std::string text;
+    if (takes(info, "heads")) text += "heads = 8\n";
+    if (takes(info, "dk")) text += info.name == "rebased" ? "dk = 16\n" : "dk = 128\n";
+    if (takes(info, "dv")) text += "dv = 128\n";
+    options_ = OptionTable::parse(text);
+    const Build build{.store = store_, .scope = "", .hidden = kWide, .compute = DType::kBF16};
+    mixer_ = make_mixer(info.name, MixerBuild{build, options_});
+    store_.allocate(rig_.ledger, DType::kBF16, ParameterStore::Gradients::kNone);
+    store_.publish(rig_.exec);
   }
-  return static_cast<double>(bytes) / 1024.0 / static_cast<double>(kTokens);
-}
 
-TEST(ActivationMemory, IsWhatThePageSays) {
+  double kib_per_token(ChunkStates states) {
+    Sequence sequence = make_sequence(rig_.exec, {0, kTokens});
+    sequence.chunk_states = states;
+    sequence.profile = &profile_;
+    const Tensor x = rig_.normal("x", {kTokens, kWide}, 1.0, DType::kBF16);
+    int64_t bytes = 0;
+    for (int run = 0; run < 2; ++run) {  // the first also packs weights
+      StepContext step;
+      const int64_t before = rig_.ledger.total().live;
+      SavedStack saved;
+      { const Tensor y = mixer_->forward(rig_.exec, x, {sequence, nullptr, &step}, saved); }
+      bytes = rig_.ledger.total().live - before;
+    }
+    return static_cast<double>(bytes) / 1024.0 / static_cast<double>(kTokens);
+  }
+  std::string programs() const { return fmt::format("{}", fmt::join(profile_.programs, ", ")); }
+
+  // After a text of `tokens` tokens, and some more of them one by one.
+  double state_kib(int32_t tokens, int32_t more) {
+    MixerState state;
+    SavedStack saved;
+    StepContext step;
+    const auto go_on = [&](int32_t begin, int32_t count) {
+      const Sequence sequence = make_sequence(rig_.exec, {0, count}, {begin});
+      const Tensor x = rig_.normal("x", {count, kWide}, 1.0, DType::kBF16);
+      mixer_->forward(rig_.exec, x, {sequence, &state, &step}, saved);
+    };
+    go_on(0, tokens);
+    for (int32_t i = 0; i < more; ++i) go_on(tokens + i, 1);
+    double bytes = 0;
+    for (const auto& [name, part] : state.parts()) {
+      for (const Tensor& t : part) bytes += static_cast<double>(t.bytes());
+    }
+    return bytes / 1024.0;
+  }
+
+ private:
+  Rig rig_;
+  OptionTable options_;
+  ParameterStore store_;
+  std::unique_ptr<Mixer> mixer_;
+  CoreProfile profile_;
+};
+
+TEST(PageOfTheMixers, SaysWhatRunsAndWhatIsKept) {
   const std::vector<Row> rows = rows_of_the_page();
   for (const MixerInfo& mixer : mixer_list()) {
     const auto row =
         std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.mixer == mixer.name; });
     EXPECT_NE(row, rows.end()) << mixer.name << " is not in the table of layers/mixers/README.md";
     if (row == rows.end()) continue;
-    EXPECT_EQ(std::round(kib_per_token(mixer, ChunkStates::kRecomputed)), row->recomputed)
+    Wide wide(mixer);
+    EXPECT_EQ(std::round(wide.kib_per_token(ChunkStates::kRecomputed)), row->recomputed)
         << mixer.name;
-    const double kept = std::round(kib_per_token(mixer, ChunkStates::kKept));
+    const double kept = std::round(wide.kib_per_token(ChunkStates::kKept));
     if (chosen_isa() >= Isa::kAvx512Bf16) {
       EXPECT_EQ(kept, row->kept) << mixer.name << ", states kept";
     } else {  // in f32
       EXPECT_GE(kept, row->kept) << mixer.name << ", states kept";
     }
+    EXPECT_EQ(wide.programs(), row->programs) << mixer.name;
+    // The first token after a text makes room for more, and forgets what lies before a window.
+    constexpr int32_t kShort = 64;
+    const double fixed = wide.state_kib(2 * kShort, 1);
+    EXPECT_EQ(fixed != wide.state_kib(kShort, 1), row->grows) << mixer.name;
+    const double growth = wide.state_kib(2 * kShort, 0) - wide.state_kib(kShort, 0);
+    EXPECT_NEAR(row->grows ? growth / kShort : fixed, row->state,
+                row->grows ? 0.05 : 0.5)  // as many digits as the page has
+        << mixer.name;
   }
 }
 
