@@ -1,5 +1,6 @@
 #include "kernels/cuda/scalar_scan.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "kernels/programs/scalar_scan.h"
@@ -194,16 +195,17 @@ __global__ void __launch_bounds__(kThreads) sum_groups(GroupSum s) {
             static_cast<int>(token), column, sum);
 }
 
-// Shared memory that a block can have on sm_80 and on sm_90 and sm_100.
-constexpr size_t kSm80 = 163 << 10, kSm90 = 227 << 10;
+// Shared memory that a block of the most demanding kernel needs.
 template <class C>
-constexpr size_t largest = sizeof(Shared<typename C::GradientSpace>);
+constexpr size_t largest =
+    std::max({sizeof(Shared<typename C::OuterSpace>), sizeof(Shared<typename C::OutputSpace>),
+              sizeof(Shared<typename C::GradientSpace>)});
 
 // task(Config) with the smallest configuration that holds the problem.
 constexpr int kWidth = 64, kWidest = 128;
-static_assert(largest<Config<Bf16, 64, kWidest>> <= kSm80);
-static_assert(largest<Config<F32, 64, kWidth>> <= kSm80);
-static_assert(largest<Config<F32, 32, kWidest>> <= kSm90);
+static_assert(largest<Config<Bf16, 64, kWidest>> <= kSharedOfSm80);
+static_assert(largest<Config<F32, 64, kWidth>> <= kSharedOfSm80);
+static_assert(largest<Config<F32, 32, kWidest>> <= kSharedOfSm90);
 template <class Task>
 auto with_config(const ScanProblem& p, Task task) {
   const bool wide = p.key > kWidth || p.value > kWidth;
@@ -289,8 +291,9 @@ void backward(const ScanProblem& p, const ScanBackward& io, float* scratch, Stre
 
 }  // namespace
 
-bool scan_fits(const ScanProblem& p) {
-  return p.key > 0 && p.key <= kWidest && p.value > 0 && p.value <= kWidest;
+bool scan_fits(const ScanProblem& p, size_t shared) {
+  if (p.key <= 0 || p.key > kWidest || p.value <= 0 || p.value > kWidest) return false;
+  return with_config(p, [](auto config) { return largest<decltype(config)>; }) <= shared;
 }
 
 int scan_chunk(const ScanProblem& p) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -52,7 +53,11 @@ struct ScanBackward {
   float* d_initial_state = nullptr;
 };
 
-bool scan_fits(const ScanProblem& problem);  // head widths that there is a kernel for
+// Whether there is a kernel for these head widths that a device can launch, forward and backward.
+// `shared`: bytes of shared memory that a block can have there (the attribute
+// MaxSharedMemoryPerBlockOptin). In f32 heads wider than 64 need sm_90.
+inline constexpr size_t kSharedOfSm80 = 163 << 10, kSharedOfSm90 = 227 << 10;  // and of sm_100
+bool scan_fits(const ScanProblem& problem, size_t shared);
 int scan_chunk(const ScanProblem& problem);  // tokens of a chunk, by type and head widths
 // Chunks in the documents before each one; the last entry is their number.
 std::vector<int32_t> chunks_before(std::span<const int32_t> documents, int chunk);

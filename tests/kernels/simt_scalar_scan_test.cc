@@ -272,12 +272,35 @@ TEST(CudaScalarScan, GivesTheSameBitsInAnyOrderOfThreads) {
   }
 }
 
+// What fits is what a device launches, and nothing else is.
 TEST(CudaScalarScan, SaysWhichHeadsFit) {
+  for (const size_t shared : {cuda::kSharedOfSm80, cuda::kSharedOfSm90}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const int64_t width : {64, 65, 128}) {
+        cuda::ScanProblem p;
+        p.q.narrow = dtype == DType::kBF16;
+        p.key = p.value = static_cast<int>(width);
+        const bool fits = cuda::scan_fits(p, shared);
+        EXPECT_EQ(fits, shared == cuda::kSharedOfSm90 || dtype == DType::kBF16 || width <= 64);
+        Rig rig;
+        const Inputs x(rig, {.documents = {0, 1},
+                             .heads = 1,
+                             .kv_heads = 1,
+                             .key = width,
+                             .value = width,
+                             .dtype = dtype});
+        const simt::WithSharedMemory device(shared);
+        if (fits) {
+          EXPECT_NO_THROW(emulated(rig, x)) << width;
+        } else {
+          EXPECT_THROW(emulated(rig, x), simt::Error) << width;
+        }
+      }
+    }
+  }
   cuda::ScanProblem p;
-  p.key = 128, p.value = 128;
-  EXPECT_TRUE(cuda::scan_fits(p));
-  p.value = 129;
-  EXPECT_FALSE(cuda::scan_fits(p));
+  p.key = 128, p.value = 129;
+  EXPECT_FALSE(cuda::scan_fits(p, cuda::kSharedOfSm90));
 }
 
 // The golden files, forward and backward, in f32 and bf16, by the tolerances of `weft verify`.

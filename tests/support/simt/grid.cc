@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -25,6 +26,7 @@ constexpr size_t kStackBytes = size_t{256} << 10;
 
 constinit thread_local Order current_order = Order::kForward;
 constinit thread_local uint32_t current_seed = 1;
+constinit thread_local size_t shared_limit = std::numeric_limits<size_t>::max();
 
 enum class State : uint8_t { kReady, kBarrier, kWarpCall, kEnded };
 
@@ -220,6 +222,9 @@ WithOrder::~WithOrder() {
   current_seed = seed_before_;
 }
 
+WithSharedMemory::WithSharedMemory(size_t bytes) : before_(shared_limit) { shared_limit = bytes; }
+WithSharedMemory::~WithSharedMemory() { shared_limit = before_; }
+
 void barrier(const Place& place) { wait(State::kBarrier, place); }
 
 void warp_call(WarpCall& call) {
@@ -228,6 +233,10 @@ void warp_call(WarpCall& call) {
 }
 
 void run_grid(const Shape& shape, void (*kernel)(void*), void* argument) {
+  if (shape.shared_bytes > shared_limit) {
+    throw Error(fmt::format("a block asks for {} bytes of shared memory and can have {}",
+                            shape.shared_bytes, shared_limit));
+  }
   if (shape.grid.count() == 0 || shape.block.count() == 0 || shape.block.count() > 1024) {
     throw Error(
         fmt::format("a launch of {} blocks of {} threads: CUDA takes at least one block and "

@@ -7,7 +7,7 @@
 // Executes kernels as CUDA would, on one thread of the host: every CUDA thread is a fiber, blocks
 // run one after the other. What a kernel may not do ends the launch with an Error that names the
 // threads and places: barriers that only some threads of a block reach, warp calls that only some
-// of the named lanes reach. Memory ordering and lockstep are not emulated.
+// of the named lanes reach, more shared memory than a block can have. Memory ordering and lockstep are not emulated.
 namespace simt {
 
 class Error : public std::runtime_error {
@@ -53,6 +53,19 @@ class WithOrder {
  private:
   Order before_;
   uint32_t seed_before_;
+};
+
+// While it lives a block may have so much shared memory, as on a device; a launch that asks for more
+// is an Error. Without one there is no limit.
+class WithSharedMemory {
+ public:
+  explicit WithSharedMemory(size_t bytes);
+  ~WithSharedMemory();
+  WithSharedMemory(const WithSharedMemory&) = delete;
+  WithSharedMemory& operator=(const WithSharedMemory&) = delete;
+
+ private:
+  size_t before_;
 };
 
 // What CUDA's built-in variables say; a kernel reaches it through the words of simt/cuda.h.
