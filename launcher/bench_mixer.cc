@@ -3,9 +3,12 @@
 #include "launcher/bench_support.h"
 #include "launcher/commands.h"
 #include "launcher/mixer_rig.h"
+#include "layers/mixers/registry.h"
 
 namespace weft {
 namespace {
+
+constexpr const char* kAll = "all";
 
 struct BenchMixerOptions {
   MixerChoice choice;
@@ -18,29 +21,6 @@ struct BenchMixerOptions {
     return batch > 0 ? batch : std::max<int64_t>(1, tokens / length);
   }
 };
-
-// Peaks around a block of measurements: our own GEMM and multiply-adds on registers.
-struct Probes {
-  double gemm_before = 0, gemm_after = 0, registers = 0;
-  bool noisy() const { return probe_drift(gemm_before, gemm_after) > kNoisy; }
-  double gemm() const { return 0.5 * (gemm_before + gemm_after); }
-};
-
-// What pruning left out, as a share of the blocks that causality leaves; by head and in all.
-double pruned_share(const MixerRig::Sample& sample, nlohmann::json* out) {
-  int64_t kept = 0, causal = 0;
-  nlohmann::json heads = nlohmann::json::array();
-  for (const PruningReport& report : sample.pruning) {
-    for (const auto& head : report.heads) {
-      kept += head.kept, causal += head.causal;
-      heads.push_back(1.0 - static_cast<double>(head.kept) / static_cast<double>(head.causal));
-    }
-  }
-  if (causal == 0) return 0;
-  const double share = 1.0 - static_cast<double>(kept) / static_cast<double>(causal);
-  if (out != nullptr) (*out)["pruned"] = share, (*out)["pruned_by_head"] = heads;
-  return share;
-}
 
 nlohmann::json describe(const BenchMixerOptions& o, const MixerInputs& inputs,
                         const std::vector<MixerRig::Sample>& samples, const Probes& probes) {
@@ -56,16 +36,13 @@ nlohmann::json describe(const BenchMixerOptions& o, const MixerInputs& inputs,
                         {"forward_backward_ms", milliseconds(both)},
                         {"tokens_per_s", tokens / both.median},
                         {"bytes_saved", last.bytes_saved},
-                        {"chunk_states", o.chunk_states},
-                        {"peak_gflops_before", probes.gemm_before},
-                        {"peak_gflops_after", probes.gemm_after},
-                        {"register_peak_gflops", probes.registers},
-                        {"noisy", probes.noisy()}};
-  const double flops = last.flops * (1 - pruned_share(last, &out)) / 1e9;
+                        {"chunk_states", o.chunk_states}};
+  out.update(probes.json());
+  const double flops = last.flops * (1 - last.pruned_share(out)) / 1e9;
   out["gflops"] = 3 * flops / both.median;
   out["share_of_gemm"] = 3 * flops / both.median / probes.gemm();
   out["share_of_gemm_forward"] = flops / forward.median / probes.gemm();
-  out["share_of_registers"] = 3 * flops / both.median / probes.registers;
+  out["share_of_registers"] = 3 * flops / both.median / probes.registers();
   fmt::print(
       "{} ({}) {} T={} B={}{}: forward {:.1f} ms ({:.1f} to {:.1f}), forward+backward {:.1f} ms "
       "({:.1f} to {:.1f}), {:.0f} tokens/s, {:.0f} and {:.0f} % of our GEMM, {:.0f} % of the "
@@ -75,7 +52,7 @@ nlohmann::json describe(const BenchMixerOptions& o, const MixerInputs& inputs,
       forward.q3 * 1e3, both.median * 1e3, both.q1 * 1e3, both.q3 * 1e3, tokens / both.median,
       100 * out["share_of_gemm_forward"].get<double>(), 100 * out["share_of_gemm"].get<double>(),
       100 * out["share_of_registers"].get<double>(), static_cast<double>(last.bytes_saved) / tokens,
-      probes.noisy() ? "  NOISY: the probes before and after differ by more than 10 %" : "");
+      probes.warning());
   if (out.contains("pruned")) {
     fmt::print("  pruned: {:.0f} % of the blocks that causality leaves\n",
                100 * out["pruned"].get<double>());
@@ -94,22 +71,20 @@ void measure_decode(const BenchMixerOptions& o, const MixerRig& rig, int64_t len
 }
 
 // All lengths in turn, again and again, so that a slow drift of the machine falls on all alike.
-nlohmann::json measure(const BenchMixerOptions& o, Runtime& runtime, const MixerRig& rig) {
+nlohmann::json measure(const BenchMixerOptions& o, const MixerRig& rig, Probes& probes) {
   const ChunkStates states =
       o.chunk_states == "keep" ? ChunkStates::kKept : ChunkStates::kRecomputed;
   std::vector<MixerInputs> inputs;
   for (const int64_t length : o.lengths) inputs.push_back(rig.inputs(length, o.documents(length)));
   std::vector<std::vector<MixerRig::Sample>> samples(inputs.size());
-  Probes probes;
-  probes.registers = register_peak_gflops(runtime.exec(), o.choice.dtype);
-  probes.gemm_before = peak_gflops(runtime.exec().threads, o.choice.dtype);
+  probes.begin();
   for (int i = -1; i < o.repetitions; ++i) {  // the first one warms up
     for (size_t l = 0; l < inputs.size(); ++l) {
       MixerRig::Sample sample = rig.run(inputs[l], states);
       if (i >= 0) samples[l].push_back(std::move(sample));
     }
   }
-  probes.gemm_after = peak_gflops(runtime.exec().threads, o.choice.dtype);
+  probes.finish();
 
   nlohmann::json sizes = nlohmann::json::array();
   std::vector<Timing> per_token;
@@ -125,8 +100,8 @@ nlohmann::json measure(const BenchMixerOptions& o, Runtime& runtime, const Mixer
   if (o.lengths.size() == 1) result.update(sizes[0]);
   if (o.lengths.size() > 2) {
     const Slope slope = slope_of(per_token);
-    fmt::print("time per token grows with length^({:+.4f} +- {:.4f}) (95 % confidence)\n",
-               slope.value, slope.half_width);
+    fmt::print("{}: time per token grows with length^({:+.4f} +- {:.4f}) (95 % confidence)\n",
+               o.choice.mixer, slope.value, slope.half_width);
     result["slope"] = {{"value", slope.value}, {"half_width", slope.half_width}};
   }
   return result;
@@ -151,10 +126,7 @@ std::optional<Versus> versus_of(const BenchMixerOptions& o, Runtime& runtime) {
   return std::nullopt;
 }
 
-nlohmann::json run(const BenchMixerOptions& asked) {
-  BenchMixerOptions o = asked;
-  o.choice.dtype = o.precision == "f32" ? DType::kF32 : DType::kBF16;
-  Runtime runtime(o.threads);
+nlohmann::json run(BenchMixerOptions o, Runtime& runtime, Probes& probes) {
   const std::optional<Versus> versus = versus_of(o, runtime);
   if (!o.acp.empty()) o.choice.set.push_back(o.acp == "off" ? "acp = false" : "acp = true");
   const MixerRig rig(runtime, o.choice);
@@ -168,14 +140,39 @@ nlohmann::json run(const BenchMixerOptions& asked) {
     std::vector<MixerInputs> inputs;
     for (const int64_t length : o.lengths)
       inputs.push_back(rig.inputs(length, o.documents(length)));
-    result.update(compare(rig, *versus, inputs, o.repetitions));
+    result.update(compare({rig, *versus, o.repetitions}, inputs, probes));
+    for (size_t l = 0; l < inputs.size() && o.decode > 0; ++l) {
+      measure_decode(o, rig, inputs[l].length, result["lengths"][l]);
+    }
+    if (inputs.size() == 1) result.update(result["lengths"][0]);
   } else {
-    result.update(measure(o, runtime, rig));
+    result.update(measure(o, rig, probes));
   }
   return result;
 }
 
+// One mixer, or every line of mixers.def in turn.
+nlohmann::json run(BenchMixerOptions o) {
+  o.choice.dtype = o.precision == "f32" ? DType::kF32 : DType::kBF16;
+  Runtime runtime(o.threads);
+  Probes probes(runtime.exec(), o.choice.dtype);
+  if (o.choice.mixer != kAll) return run(o, runtime, probes);
+  nlohmann::json results = nlohmann::json::array();
+  for (const MixerInfo& mixer : mixer_list()) {
+    if (mixer.name == o.against) continue;
+    o.choice.mixer = mixer.name;
+    results.push_back(run(o, runtime, probes));
+  }
+  return results;
+}
+
 void check(const BenchMixerOptions& o) {
+  if (o.choice.mixer == kAll && !o.choice.set.empty()) {
+    throw ConfigError(
+        "--set '{}' with --mixer all: options differ from mixer to mixer; name the one that it is "
+        "for",
+        o.choice.set.front());
+  }
   if (!o.acp.empty() && o.choice.mixer != "fox") {
     throw ConfigError("--acp {}: mixer {} prunes nothing; it is an option of fox", o.acp,
                       o.choice.mixer);
@@ -201,7 +198,9 @@ void add_bench_mixer(CLI::App& bench) {
       "(slope)\n"
       "  weft bench mixer --mixer gla --against softmax --seq 128,256,512,1024,2048 --tokens 8192\n"
       "  weft bench mixer --mixer fox --acp both --seq 4096,8192,16384   (how much pruning saves)\n"
+      "  weft bench mixer --mixer fox --set 'pro = true' --acp both   (the same of FoX (Pro))\n"
       "  weft bench mixer --mixer kda --chunk-states both   (kept, or formed again in backward)\n"
+      "  weft bench mixer --mixer all --seq 2048,8192,32768 --tokens 32768 --json all.json\n"
       "JSON: forward_ms, forward_backward_ms, decode_ms {median, q1, q3, repetitions}, "
       "tokens_per_s, gflops,\n"
       "share_of_gemm and share_of_gemm_forward (of our own GEMM), share_of_registers, "
@@ -214,9 +213,12 @@ void add_bench_mixer(CLI::App& bench) {
       "`core` and `layer`:\n"
       "time of the other over ours, in turns A-B-B-A, with and without projections; `from` and "
       "`layer_from`: the\n"
-      "length from which ours is faster at every length measured, or null.");
+      "length from which ours is faster at every length measured, or null; `bytes_saved` and "
+      "`other_bytes_saved`,\n"
+      "`pruned`, and state and decoding of ours. --mixer all gives an array of such results.");
   MixerChoice& c = o->choice;
-  command->add_option("--mixer", c.mixer, "Which one; weft info --mixers lists them")->required();
+  command->add_option("--mixer", c.mixer, "Which one, or all; weft info --mixers lists them")
+      ->required();
   command->add_option("--seq", o->lengths, "Tokens of a document, one number or several")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
@@ -225,7 +227,10 @@ void add_bench_mixer(CLI::App& bench) {
   command->add_option("--tokens", o->tokens, "Tokens of all documents, when no batch is given")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--heads", c.heads, "Heads")->check(CLI::PositiveNumber);
-  command->add_option("--dk", c.dk, "Key width of a head; mamba2: its state")
+  command
+      ->add_option("--dk", c.dk,
+                   "Key width of a head; mamba2: its state. Unless given 128, and 16 for rebased, "
+                   "whose state has dk (dk + 1) / 2 rows")
       ->check(CLI::PositiveNumber);
   command->add_option("--dv", c.dv, "Value width of a head; mamba, mamba2, s4: heads x dv channels")
       ->check(CLI::PositiveNumber);
@@ -255,8 +260,10 @@ void add_bench_mixer(CLI::App& bench) {
   command->add_option("--json", o->json, "Writes the result to this file");
   command->callback([o, hidden] {
     check(*o);
-    if (!o->against.empty() && hidden->count() == 0)
-      o->choice.hidden = o->choice.heads * o->choice.dk;
+    if (!o->against.empty() && hidden->count() == 0) {
+      const int64_t dk = o->choice.dk > 0 ? o->choice.dk : default_key_width(o->against);
+      o->choice.hidden = o->choice.heads * dk;
+    }
     const nlohmann::json result = run(*o);
     if (!o->json.empty()) write_json(o->json, result);
   });

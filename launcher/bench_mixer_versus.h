@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/bench_support.h"
 #include "launcher/mixer_rig.h"
 
 namespace weft {
@@ -17,9 +18,14 @@ struct Versus {
 };
 
 // Forward and backward of both at every length, in turns A-B-B-A: `lengths` with `core` and `layer`
-// (time of the other over ours: above 1 ours is faster), and `from`, `layer_from`.
-nlohmann::json compare(const MixerRig& ours, const Versus& other,
-                       const std::vector<MixerInputs>& inputs, int pairs);
+// (time of the other over ours: above 1 ours is faster), what each keeps for backward and what ours
+// prunes, and `from`, `layer_from`; the machine's peaks around it all.
+struct Comparison {
+  const MixerRig& ours;
+  const Versus& other;
+  int pairs;
+};
+nlohmann::json compare(const Comparison& c, const std::vector<MixerInputs>& inputs, Probes& probes);
 
 // The first length from which every ratio is above 1; null: none.
 nlohmann::json faster_from(const std::vector<std::pair<int64_t, double>>& ratios);

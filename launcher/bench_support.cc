@@ -74,6 +74,24 @@ double register_peak_gflops(Exec& exec, DType precision, Clock clock) {
   return done / measure(5, all, clock).median / 1e9;
 }
 
+void Probes::begin() {
+  if (registers_ == 0) registers_ = register_peak_gflops(exec_, precision_);
+  before_ = after_ > 0 ? after_ : peak_gflops(exec_.threads, precision_);
+}
+
+void Probes::finish() { after_ = peak_gflops(exec_.threads, precision_); }
+
+const char* Probes::warning() const {
+  return noisy() ? "  NOISY: the probes before and after differ by more than 10 %" : "";
+}
+
+nlohmann::json Probes::json() const {
+  return {{"peak_gflops_before", before_},
+          {"peak_gflops_after", after_},
+          {"register_peak_gflops", registers_},
+          {"noisy", noisy()}};
+}
+
 void write_json(const std::string& path, const nlohmann::json& result) {
   std::ofstream file(path);
   file << result.dump(1) << '\n';

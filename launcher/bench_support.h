@@ -63,6 +63,26 @@ double probe_drift(double before, double after);
 // GFLOP/s of multiply-adds (or tile products) on registers alone, which no kernel exceeds.
 double register_peak_gflops(Exec& exec, DType precision, Clock clock = Clock::kWall);
 
+// The peaks around a block of measurements, or around each of several in a row: what comes after one
+// comes before the next.
+class Probes {
+ public:
+  Probes(Exec& exec, DType precision) : exec_(exec), precision_(precision) {}
+  void begin();   // before the first measurement of a block
+  void finish();  // after the last one
+
+  double gemm() const { return 0.5 * (before_ + after_); }
+  double registers() const { return registers_; }
+  bool noisy() const { return probe_drift(before_, after_) > kNoisy; }
+  const char* warning() const;  // empty, or words for the end of a line
+  nlohmann::json json() const;  // peak_gflops_before, _after, register_peak_gflops, noisy
+
+ private:
+  Exec& exec_;
+  DType precision_;
+  double registers_ = 0, before_ = 0, after_ = 0;
+};
+
 void write_json(const std::string& path, const nlohmann::json& result);  // ConfigError if it cannot
 
 }  // namespace weft

@@ -52,8 +52,26 @@ bool mixer_takes(const std::string& mixer, const std::string& option) {
   return false;
 }
 
+int64_t default_key_width(const std::string& mixer) { return mixer == "rebased" ? 16 : 128; }
+
+double MixerRig::Sample::pruned_share(nlohmann::json& out) const {
+  int64_t kept = 0, causal = 0;
+  nlohmann::json heads = nlohmann::json::array();
+  for (const PruningReport& report : pruning) {
+    for (const auto& head : report.heads) {
+      kept += head.kept, causal += head.causal;
+      heads.push_back(1.0 - static_cast<double>(head.kept) / static_cast<double>(head.causal));
+    }
+  }
+  if (causal == 0) return 0;
+  const double share = 1.0 - static_cast<double>(kept) / static_cast<double>(causal);
+  out["pruned"] = share, out["pruned_by_head"] = heads;
+  return share;
+}
+
 MixerRig::MixerRig(Runtime& runtime, MixerChoice choice)
     : runtime_(runtime), choice_(std::move(choice)) {
+  if (choice_.dk == 0) choice_.dk = default_key_width(choice_.mixer);
   const bool has_heads = mixer_takes(choice_.mixer, "heads");
   if (has_heads && !mixer_takes(choice_.mixer, "dk") && !mixer_takes(choice_.mixer, "inner")) {
     if (choice_.dv != choice_.dk) {

@@ -15,7 +15,9 @@ namespace weft {
 struct MixerChoice {
   std::string mixer;
   DType dtype = DType::kF32;
-  int64_t heads = 8, dk = 128, dv = 128, hidden = 64;
+  int64_t heads = 8;
+  int64_t dk = 0;  // 0: 128, or 16 for rebased, whose state has dk (dk + 1) / 2 rows
+  int64_t dv = 128, hidden = 64;
   std::vector<std::string> set;  // further options, as TOML
 };
 
@@ -44,6 +46,9 @@ class MixerRig {
     std::vector<PruningReport> pruning;
 
     double both() const { return forward + backward; }
+    // What pruning left out, of the blocks that causality leaves; `out` gets `pruned` and
+    // `pruned_by_head` where something prunes.
+    double pruned_share(nlohmann::json& out) const;
   };
   Sample run(const MixerInputs& inputs, ChunkStates states) const;
 
@@ -64,5 +69,6 @@ class MixerRig {
 };
 
 bool mixer_takes(const std::string& mixer, const std::string& option);
+int64_t default_key_width(const std::string& mixer);
 
 }  // namespace weft
