@@ -33,27 +33,41 @@ struct Taking {
   const FieldRef& field;
   const FieldRule& rule;
 
-  [[noreturn]] void refuse(std::string_view what, const std::string& nearest_value = "") const {
-    throw ConfigError("{}: {} = {} {}; it must be {}{}{}", node.place.text(), name,
+  [[noreturn]] void refuse(std::string_view what, const std::string& nearest_value = "",
+                           std::string_view kind = "nearest") const {
+    throw ConfigError("{}: {} = {} {}; it must be {}{}", node.place.text(), name,
                       shortened(print_toml_value(node)), what, describe_rule(field, rule),
-                      nearest_value.empty() ? "" : "; nearest: ", nearest_value);
+                      nearest_value.empty() ? "" : fmt::format("; {}: {}", kind, nearest_value));
   }
   [[noreturn]] void refuse_kind(const std::string& nearest_value = "") const {
     refuse(fmt::format("is {}", kind_of(node)), nearest_value);
   }
 
-  void check_range(double x, bool integer) const {
+  bool too_small(double x) const {
+    return x < rule.range.min || (rule.range.open_min && x == rule.range.min);
+  }
+  bool too_large(double x) const {
+    return x > rule.range.max || (rule.range.open_max && x == rule.range.max);
+  }
+
+  void check_range(int64_t x) const {
     const Range& r = rule.range;
-    const auto text = [&](double v) {
-      return integer ? fmt::format("{}", static_cast<int64_t>(v)) : toml_text(v);
-    };
+    const auto text = [](double v) { return fmt::format("{}", static_cast<int64_t>(v)); };
+    const auto wide = static_cast<double>(x);
+    if (too_small(wide)) refuse("is too small", text(r.open_min ? r.min + 1 : r.min));
+    if (too_large(wide)) refuse("is too large", text(r.open_max ? r.max - 1 : r.max));
+  }
+
+  // No number is nearest to an end that is refused itself: then the default, where that works.
+  void check_range(double x, double standard) const {
+    const bool small = too_small(x);
     if (!std::isfinite(x)) refuse("is not a finite number");
-    if (x < r.min || (r.open_min && x == r.min)) {
-      refuse("is too small", r.open_min ? (integer ? text(r.min + 1) : "") : text(r.min));
-    }
-    if (x > r.max || (r.open_max && x == r.max)) {
-      refuse("is too large", r.open_max ? (integer ? text(r.max - 1) : "") : text(r.max));
-    }
+    if (!small && !too_large(x)) return;
+    const char* what = small ? "is too small" : "is too large";
+    const Range& r = rule.range;
+    if (!(small ? r.open_min : r.open_max)) refuse(what, toml_text(small ? r.min : r.max));
+    const bool works = std::isfinite(standard) && !too_small(standard) && !too_large(standard);
+    refuse(what, works ? toml_text(standard) : "", "default");
   }
 
   void operator()(bool* out) const {
@@ -69,7 +83,7 @@ struct Taking {
       const bool near = d && std::abs(*d) < 9e15;
       refuse_kind(near ? fmt::format("{}", std::llround(*d)) : "");
     }
-    check_range(static_cast<double>(*i), true);
+    check_range(*i);
     *out = *i;
   }
 
@@ -81,13 +95,14 @@ struct Taking {
   }
 
   void operator()(double* out) const {
+    const double standard = *out;
     if (const auto* d = std::get_if<double>(&node.value))
       *out = *d;
     else if (const auto* i = std::get_if<int64_t>(&node.value))
       *out = static_cast<double>(*i);
     else
       refuse_kind();
-    check_range(*out, false);
+    check_range(*out, standard);
   }
 
   void operator()(std::string* out) const {

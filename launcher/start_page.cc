@@ -1,6 +1,7 @@
 #include "launcher/start_page.h"
 
 #include "launcher/progress.h"
+#include "layers/mixers/registry.h"
 #include "parallel/launch.h"
 #include "parallel/schedule_check.h"
 
@@ -19,6 +20,8 @@ std::string model_table(const Config& config, const ParameterCount& n) {
                                  layers, config.model.hidden, config.model.vocab);
   for (const auto& [letter, layer] : config.model.letters) {
     text += fmt::format("  {} = {} + {}\n", letter, layer.mixer, layer.ffn);
+    const std::string remark = remark_on(layer.mixer, layer.options);
+    if (!remark.empty()) text += fmt::format("      note: {}\n", remark);
   }
   if (n.experts > 0) {
     text += fmt::format("  experts: {} of width {}, {} active per token\n", config.model.moe.experts,

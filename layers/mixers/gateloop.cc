@@ -6,14 +6,24 @@
 #include "layers/recurrence/complex_diagonal.h"
 
 namespace weft {
+namespace {
+
+struct GateloopOptions : GatesOptions {};
+
+void fields(FieldVisitor& f, GateloopOptions& c) {
+  head_fields(f, c.heads.heads, c.heads.dk, c.heads.dv);
+  gate_fields(f, c);
+}
+
+}  // namespace
 
 std::unique_ptr<Mixer> make_gateloop(const MixerBuild& build) {
-  auto o = read_options<GatesOptions>(build.options, "gateloop");
+  auto o = read_options<GateloopOptions>(build.options, "gateloop");
   o.heads = resolve(build, o.heads);
   return std::make_unique<GatesShell<ComplexDiagonalRecurrence>>(
       build, o, SecondGate{"p_proj", o.heads.dk, SecondGate::Kind::kPlain});
 }
 
-std::vector<FieldInfo> options_of_gateloop() { return describe<GatesOptions>(); }
+std::vector<FieldInfo> options_of_gateloop() { return describe<GateloopOptions>(); }
 
 }  // namespace weft

@@ -1,19 +1,30 @@
 // Gated (decaying) fast weights: the state decays by key channel and by value channel.
 //   M_t = diag(e^{a_t}) M_{t-1} diag(e^{c_t}) + k_t^T v_t,   o_t = dk^{-1/2} q_t M_t
 // a = logsigmoid(a_proj(x)) / 16, c = logsigmoid(c_proj(x)) / 16; gate_divisor = 1 gives the
-// literal form, whose memory is short at the start.
+// literal form, whose memory is short at the start. Query heads that share a key and a value share its
+// decays, as in gla.
 #include "layers/mixers/shell_gates.h"
 #include "layers/recurrence/two_sided.h"
 
 namespace weft {
+namespace {
+
+struct GfwOptions : GatesOptions {};
+
+void fields(FieldVisitor& f, GfwOptions& c) {
+  fields(f, c.heads);
+  gate_fields(f, c);
+}
+
+}  // namespace
 
 std::unique_ptr<Mixer> make_gfw(const MixerBuild& build) {
-  auto o = read_options<GatesOptions>(build.options, "gfw");
+  auto o = read_options<GfwOptions>(build.options, "gfw");
   o.heads = resolve(build, o.heads);
   return std::make_unique<GatesShell<TwoSidedRecurrence>>(
       build, o, SecondGate{"c_proj", o.heads.dv, SecondGate::Kind::kLogDecay});
 }
 
-std::vector<FieldInfo> options_of_gfw() { return describe<GatesOptions>(); }
+std::vector<FieldInfo> options_of_gfw() { return describe<GfwOptions>(); }
 
 }  // namespace weft

@@ -29,7 +29,7 @@ void fields(FieldVisitor& f, GlaOptions& c) {
   f("gate_rank", c.gate_rank, "rank of the projection that gives the decays",
     between(1, kLargestExtent));
   f("gate_divisor", c.gate_divisor, "log decays are logsigmoid / this", above(0));
-  f("gate_floor", c.gate_floor, "smallest log decay, below 0; 0: none");
+  f("gate_floor", c.gate_floor, "smallest log decay; 0: none", {.max = 0});
   f("short_conv", c.short_conv, kShortConvHelp);
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
@@ -178,11 +178,6 @@ class Gla final : public Mixer {
 std::unique_ptr<Mixer> make_gla(const MixerBuild& build) {
   auto o = read_options<GlaOptions>(build.options, "gla");
   o.heads = resolve(build, o.heads);
-  if (o.gate_floor > 0) {
-    throw ConfigError(
-        "{} = {}: log decays are not above 0; give a negative number, or 0 for no floor",
-        place_of(build.options, "gate_floor"), o.gate_floor);
-  }
   return std::make_unique<Gla>(build, o);
 }
 

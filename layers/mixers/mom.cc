@@ -8,7 +8,10 @@
 // The silu behind the convolutions is the only map of q, k and v: feature maps (bla's, lightning's),
 // rotations (retnet's) and the silu that deltanet, gsa and hgrn2 have without convolutions belong to
 // the layers of those mixers, which a memory does not have. Lengths of one do (delta rules, descent).
+// Descent (ttt, titans) is plain and steps token by token: how far a memory is in a mini-batch would
+// depend on what all sequence ranks before have sent to it.
 #include <array>
+#include <map>
 #include <optional>
 
 #include "kernels/elementwise.h"
@@ -261,9 +264,33 @@ class Mom final : public Mixer {
   Linear out_;
 };
 
+// Mixers that are none of the choices, and why: a name that resembles theirs would not help.
+void refuse_inner_mixer(const OptionTable& options) {
+  static const std::map<std::string, std::string> kReasons = {
+      {"softmax", "attends to all tokens and has no memory of fixed size"},
+      {"fox", "attends to all tokens and has no memory of fixed size"},
+      {"mla", "attends to all tokens and has no memory of fixed size"},
+      {"liger", "attends to the tokens of a window beside its recurrence"},
+      {"s4", "has a state per channel and no heads, nor a query that memories could share"},
+      {"mamba", "has a state per channel and no heads, nor a query that memories could share"},
+      {"mom", "is a mixture itself"}};
+  for (const ConfigEntry& entry : std::get<ConfigNode::Table>(options.node().value)) {
+    const auto* inner = std::get_if<std::string>(&entry.node.value);
+    if (entry.key != "inner" || inner == nullptr) continue;
+    const auto reason = kReasons.find(*inner);
+    if (reason == kReasons.end()) continue;
+    throw ConfigError(
+        "{} = \"{}\" {}; a memory is a linear recurrence with heads, \"{}\" for example (weft info "
+        "--mixers mom lists them)",
+        place_of(options, "inner"), *inner, reason->second,
+        *inner == "mamba" ? "mamba2" : MomOptions{}.inner);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_mom(const MixerBuild& build) {
+  refuse_inner_mixer(build.options);
   auto o = read_options<MomOptions>(build.options, "mom");
   const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
   o.heads = heads.heads, o.dk = heads.dk, o.dv = heads.dv, o.resolved = heads;

@@ -1,5 +1,9 @@
 #include "layers/mixers/registry.h"
 
+#include <algorithm>
+
+#include <fmt/ranges.h>
+
 #include "core/nearest.h"
 
 namespace weft {
@@ -10,6 +14,7 @@ namespace weft {
   std::vector<FieldInfo> options_of_##name();
 #include "layers/mixers/mixers.def"
 #undef WEFT_MIXER
+std::string remark_on_ttt(const OptionTable& options);  // the only one with anything to say
 
 namespace {
 
@@ -26,6 +31,41 @@ constexpr Entry kMixers[] = {
 #undef WEFT_MIXER
 };
 
+bool has(const Entry& entry, std::string_view option) {
+  const std::vector<FieldInfo> options = entry.options();
+  return std::any_of(options.begin(), options.end(),
+                     [&](const FieldInfo& field) { return field.name == option; });
+}
+
+// An option of other mixers is no slip of the pen: says whose it is. At most some of many.
+std::string owners_of(std::string_view option) {
+  std::vector<std::string> owners;
+  for (const Entry& entry : kMixers) {
+    if (has(entry, option)) owners.emplace_back(entry.name);
+  }
+  constexpr size_t kTold = 4;
+  const size_t told = std::min(owners.size(), kTold);
+  const std::string first =
+      fmt::format("{}", fmt::join(owners.begin(), owners.begin() + static_cast<long>(told), ", "));
+  if (told == owners.size()) return first;
+  return fmt::format("{} and {} more", first, owners.size() - told);
+}
+
+void refuse_options_of_others(const Entry& entry, const OptionTable& options) {
+  for (const ConfigEntry& e : std::get<ConfigNode::Table>(options.node().value)) {
+    if (has(entry, e.key)) continue;
+    const std::string owners = owners_of(e.key);
+    if (owners.empty()) continue;  // the mixer's own reader finds what resembles it
+    std::vector<std::string> own;
+    for (const FieldInfo& field : entry.options()) own.push_back(field.name);
+    throw ConfigError(
+        "{}: {}: mixer \"{}\" has no option '{}', which is an option of {}; {} (weft info --mixers "
+        "{})",
+        e.place.text(), options.path(), entry.name, e.key, owners, nearest_or_all(e.key, own),
+        entry.name);
+  }
+}
+
 }  // namespace
 
 std::vector<MixerInfo> mixer_list() {
@@ -34,10 +74,17 @@ std::vector<MixerInfo> mixer_list() {
   return list;
 }
 
+std::string remark_on(const std::string& name, const OptionTable& options) {
+  return name == "ttt" ? remark_on_ttt(options) : "";
+}
+
 std::unique_ptr<Mixer> make_mixer(const std::string& name, const MixerBuild& build) {
   std::vector<std::string> names;
   for (const Entry& entry : kMixers) {
-    if (name == entry.name) return entry.make(build);
+    if (name == entry.name) {
+      refuse_options_of_others(entry, build.options);
+      return entry.make(build);
+    }
     names.emplace_back(entry.name);
   }
   const std::string where = build.options.path().empty() ? "" : build.options.path() + ".";

@@ -17,6 +17,9 @@ struct MixerInfo {
 // Every line of mixers.def, in its order.
 std::vector<MixerInfo> mixer_list();
 
+// What a user should know of a mixer with these options before training starts; empty: nothing.
+std::string remark_on(const std::string& name, const OptionTable& options);
+
 // Builds the mixer called `name` from its options. Refuses an unknown name with the nearest known one.
 std::unique_ptr<Mixer> make_mixer(const std::string& name, const MixerBuild& build);
 

@@ -21,8 +21,7 @@ struct GatesOptions {
   bool short_conv = false;
   bool output_gate = true;
 };
-inline void fields(FieldVisitor& f, GatesOptions& c) {
-  head_fields(f, c.heads.heads, c.heads.dk, c.heads.dv);
+inline void gate_fields(FieldVisitor& f, GatesOptions& c) {
   f("gate_divisor", c.gate_divisor, "log decays are logsigmoid / this", above(0));
   f("short_conv", c.short_conv, kShortConvHelp);
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
@@ -40,7 +39,8 @@ struct SecondGate {
 //   q, k, v = projections of x, convolved where asked for
 //   a = logsigmoid(a_proj(x)) / divisor,   b = second gate
 //   y = o_proj( RMSNorm_head(recurrence(q, k, v, a, b)) * silu(g_proj(x)) )
-// Recurrence: its inputs and gradients are {q, k, v, a, b}.
+// Recurrence: its inputs and gradients are {q, k, v, a, b}. Gates belong to keys and values: where
+// several query heads share those, they share the gates.
 template <class Recurrence>
 class GatesShell final : public Mixer {
  public:
@@ -51,9 +51,7 @@ class GatesShell final : public Mixer {
         compute_(build.compute),
         hidden_(build.hidden),
         project_(build, parts(), build.hidden, {.cut = Linear::Cut::kRows}),
-        gates_(build,
-               {{"a_proj", h_.heads * h_.dk, h_.dk},
-                {second.name, h_.heads * second.width, second.width}},
+        gates_(build, {h_.kv_part("a_proj", h_.dk), h_.kv_part(second.name, second.width)},
                build.hidden, {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
         norm_(build.declare({.name = build.scope + "o_norm.weight",
@@ -135,20 +133,21 @@ class GatesShell final : public Mixer {
 
   std::vector<Linear::Part> parts() const {
     std::vector<Linear::Part> parts = {{"q_proj", h_.heads * h_.dk, h_.dk},
-                                       {"k_proj", h_.heads * h_.dk, h_.dk},
-                                       {"v_proj", h_.heads * h_.dv, h_.dv}};
+                                       h_.kv_part("k_proj", h_.dk),
+                                       h_.kv_part("v_proj", h_.dv)};
     if (o_.output_gate) parts.push_back({"g_proj", h_.heads * h_.dv, h_.dv});
     return parts;
   }
   View part(const Tensor& projected, Part which) const {
-    const int64_t key = h_.heads * h_.dk, value = h_.heads * h_.dv;
-    if (which == kQ || which == kK) return projected.view().columns(which == kQ ? 0 : key, key);
-    if (which == kV) return projected.view().columns(2 * key, value);
-    return o_.output_gate ? projected.view().columns(2 * key + value, value) : View{};
+    const int64_t widths[] = {h_.heads * h_.dk, h_.kv_heads * h_.dk, h_.kv_heads * h_.dv,
+                              o_.output_gate ? h_.heads * h_.dv : 0};
+    int64_t begin = 0;
+    for (int i = 0; i < which; ++i) begin += widths[i];
+    return widths[which] == 0 ? View{} : projected.view().columns(begin, widths[which]);
   }
-  View first(const Tensor& gates) const { return gates.view().columns(0, h_.heads * h_.dk); }
+  View first(const Tensor& gates) const { return gates.view().columns(0, h_.kv_heads * h_.dk); }
   View second(const Tensor& gates) const {
-    return gates.view().columns(h_.heads * h_.dk, h_.heads * second_.width);
+    return gates.view().columns(h_.kv_heads * h_.dk, h_.kv_heads * second_.width);
   }
   typename Recurrence::Inputs inputs(const Saved& f) const {
     return {part(f.qkv, kQ), part(f.qkv, kK), part(f.qkv, kV), first(f.gates), second(f.gates)};

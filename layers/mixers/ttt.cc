@@ -22,18 +22,33 @@ void fields(FieldVisitor& f, TttOptions& c) {
   head_fields(f, c.heads, c.dk, c.dv);
   f("eta_base", c.eta_base, "largest learning rate of the inner model", above(0));
   f("mini_batch", c.mini_batch,
-    "tokens whose gradients are taken at the same inner model; with inner_norm 16 by default, and "
-    "one mini-batch runs after the other",
+    "tokens whose gradients are taken at the same inner model; with inner_norm 16 by default, one "
+    "mini-batch runs after the other, and 1 is a loop over tokens: no faster form of it is known",
     between(1, kLargestExtent));
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
   f("inner_norm", c.inner_norm,
     "a LayerNorm inside the inner loss, dk = dv: not affine, sequence ranks hand the state round");
 }
 
+TttOptions read(const OptionTable& options) {
+  auto o = read_options<TttOptions>(options, "ttt");
+  if (o.inner_norm && !options.has("mini_batch")) o.mini_batch = kNormMiniBatch;
+  return o;
+}
+
 }  // namespace
 
+std::string remark_on_ttt(const OptionTable& options) {
+  const TttOptions o = read(options);
+  if (!o.inner_norm || o.mini_batch > 1) return "";
+  return fmt::format(
+      "inner_norm with mini_batch = 1 is not affine and runs token by token, slowly; mini_batch = {} "
+      "runs as products of matrices",
+      kNormMiniBatch);
+}
+
 std::unique_ptr<Mixer> make_ttt(const MixerBuild& build) {
-  auto o = read_options<TttOptions>(build.options, "ttt");
+  const TttOptions o = read(build.options);
   const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
   if (o.inner_norm && heads.dk != heads.dv) {
     throw ConfigError(
@@ -41,7 +56,6 @@ std::unique_ptr<Mixer> make_ttt(const MixerBuild& build) {
         "nearest that works is dv = {}",
         place_of(build.options, "dv"), heads.dv, heads.dk, heads.dk);
   }
-  if (o.inner_norm && !build.options.has("mini_batch")) o.mini_batch = kNormMiniBatch;
   return std::make_unique<DescentShell>(build, DescentRule{.heads = heads.heads,
                                                            .dk = heads.dk,
                                                            .dv = heads.dv,

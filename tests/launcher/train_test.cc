@@ -51,6 +51,16 @@ std::vector<json> metrics_of(const ScratchFolder& folder) {
   return lines;
 }
 
+// Before the first step, where a user can still think better of it.
+TEST(Train, SaysWhichLayersRunTokenByToken) {
+  const ScratchFolder folder;
+  const Outcome o = run_weft(tiny(make_corpus(folder), folder,
+                                  {"train.steps=1", "model.layer.L.mixer=ttt",
+                                   "model.layer.L.inner_norm=true", "model.layer.L.mini_batch=1"}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("note: inner_norm with mini_batch = 1"), std::string::npos) << o.out;
+}
+
 TEST(Train, LearnsAndLeavesItsRecord) {
   const ScratchFolder folder;
   const Outcome o = run_weft(tiny(make_corpus(folder), folder,

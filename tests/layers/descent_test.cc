@@ -28,6 +28,19 @@ TEST(Descent, RefusesMiniBatchesWithoutTokensAndOptionsOfOtherMixers) {
   EXPECT_TRUE(says(refusal("titans", "eta_base = 1.0"), "eta_base"));
 }
 
+// Not affine, and nothing to multiply at once: a loop over tokens, which a user should choose
+// knowingly.
+TEST(Descent, SaysThatANormInsideRunsTokenByToken) {
+  const auto remark = [](const std::string& mixer, const std::string& text) {
+    return remark_on(mixer, OptionTable::parse("heads = 4\n" + text));
+  };
+  EXPECT_TRUE(says(remark("ttt", "inner_norm = true\nmini_batch = 1"), "token by token"));
+  EXPECT_TRUE(says(remark("ttt", "inner_norm = true\nmini_batch = 1"), "mini_batch = 16"));
+  EXPECT_EQ(remark("ttt", "inner_norm = true"), "");
+  EXPECT_EQ(remark("ttt", ""), "");
+  EXPECT_EQ(remark("gla", ""), "");
+}
+
 TEST(Descent, TensorRanksShareHeadsAndGates) {
   Coordinates here;
   here[Axis::kTensor] = {1, 2};

@@ -393,23 +393,32 @@ std::string spelled_out(const std::string& law) {
   return law == "mom" ? "mom,inner = 'gated_deltanet'" : law;
 }
 
+// The weights of one layer.
+struct Layer {
+  Layer(const std::string& law, int64_t index) : scope(fmt::format("{}.", index)) {
+    const OptionTable options = law_options(law, name_in(law) == "rwkv7" ? 4 : kHeads);
+    const Build build{
+        .store = store, .scope = scope, .hidden = kWide, .layer = index, .layers = kLayers};
+    make_mixer(name_in(law), MixerBuild{build, options});
+  }
+  std::string name_of(const Parameter& p) const {
+    return p.spec.name.starts_with(scope) ? p.spec.name.substr(scope.size()) : p.spec.name;
+  }
+  std::string scope;
+  ParameterStore store;
+};
+
 std::map<std::string, Weight> weights_of(Rig& rig, const std::string& law) {
   std::map<std::string, Weight> weights;
-  const OptionTable options = law_options(law, name_in(law) == "rwkv7" ? 4 : kHeads);
-  for (int64_t layer = 0; layer < kLayers; ++layer) {
-    ParameterStore store;
-    const std::string scope = fmt::format("{}.", layer);
-    const Build build{
-        .store = store, .scope = scope, .hidden = kWide, .layer = layer, .layers = kLayers};
-    const auto mixer = make_mixer(name_in(law), MixerBuild{build, options});
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+  for (int64_t index = 0; index < kLayers; ++index) {
+    Layer layer(law, index);
+    layer.store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-      store.initialize(rig.exec, seed);
-      for (const Parameter& p : store.all()) {
-        const std::string& name = p.spec.name;
-        Weight& w = weights[name.starts_with(scope) ? name.substr(scope.size()) : name];
+      layer.store.initialize(rig.exec, seed);
+      for (const Parameter& p : layer.store.all()) {
+        Weight& w = weights[layer.name_of(p)];
         w.shape = p.shape;
-        w.values.emplace_back(layer, numbers(p.master));
+        w.values.emplace_back(index, numbers(p.master));
       }
     }
   }
@@ -439,22 +448,27 @@ void expect_start(const Start& start, const Weight& w) {
   }
 }
 
-TEST(InitialValues, AreThePublishedOnesOfEveryMixer) {
+class InitialValues : public testing::TestWithParam<std::string> {};
+
+TEST_P(InitialValues, AreThePublishedOnes) {
   Rig rig;
+  for (const auto& [name, weight] : weights_of(rig, GetParam())) {
+    SCOPED_TRACE(name);
+    const Row* row = find(GetParam(), name);
+    EXPECT_TRUE(row != nullptr || (weight.shape.dims() >= 2 && name.ends_with(".weight")))
+        << "has no row in the table of starts";
+    expect_start(row != nullptr ? row->start : normal(0.02), weight);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InitialValues, testing::ValuesIn(mixers_and_variants()),
+                         name_of_case);
+
+TEST(TableOfStarts, HasNoRowsWithoutAWeight) {
   std::set<const Row*> used;
   for (const std::string& law : mixers_and_variants()) {
-    for (const auto& [name, weight] : weights_of(rig, law)) {
-      SCOPED_TRACE(law + ": " + name);
-      const Row* row = find(law, name);
-      if (row != nullptr) {
-        used.insert(row);
-        expect_start(row->start, weight);
-        continue;
-      }
-      EXPECT_TRUE(weight.shape.dims() >= 2 && name.ends_with(".weight"))
-          << "has no row in the table of starts";
-      expect_start(normal(0.02), weight);
-    }
+    const Layer layer(law, 1);
+    for (const Parameter& p : layer.store.all()) used.insert(find(law, layer.name_of(p)));
   }
   for (const Row& row : rows()) {
     EXPECT_TRUE(used.contains(&row)) << row.mixer << " has no weight " << row.weight;
@@ -462,7 +476,7 @@ TEST(InitialValues, AreThePublishedOnesOfEveryMixer) {
 }
 
 // Depths are fractions of the last layer's; a model of one layer has none.
-TEST(InitialValues, AreNumbersInAModelOfOneLayer) {
+TEST(Starts, AreNumbersInAModelOfOneLayer) {
   Rig rig;
   for (const MixerInfo& mixer : mixer_list()) {
     ParameterStore store;

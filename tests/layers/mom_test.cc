@@ -6,6 +6,7 @@
 
 #include "kernels/elementwise.h"
 #include "layers/memory/memory_router.h"
+#include "layers/mixers/registry.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -208,6 +209,20 @@ TEST_F(Mom, RefusesAnInnerMixerItDoesNotKnowAndNamesTheNearest) {
   const std::string message = refusal("inner = \"gated_deltnet\"");
   EXPECT_TRUE(says(message, "gated_deltnet")) << message;
   EXPECT_TRUE(says(message, "\"gated_deltanet\"")) << message;
+}
+
+// Every mixer is a choice, or refused with the reason.
+TEST_F(Mom, SaysWhyAMixerCannotBeAMemory) {
+  const std::vector<std::string> choices = inner_rules();
+  for (const MixerInfo& mixer : mixer_list()) {
+    if (std::find(choices.begin(), choices.end(), mixer.name) != choices.end()) continue;
+    const std::string message = refusal("inner = '" + mixer.name + "'");
+    EXPECT_TRUE(says(message, "a memory is a linear recurrence with heads")) << message;
+  }
+  EXPECT_TRUE(says(refusal("inner = 'mamba'"), "no heads"));
+  EXPECT_TRUE(says(refusal("inner = 'mamba'"), "\"mamba2\" for example"));
+  EXPECT_TRUE(says(refusal("inner = 'softmax'"), "no memory of fixed size"));
+  EXPECT_TRUE(says(refusal("inner = 'ttt'\nmini_batch = 4"), "an option of ttt, titans"));
 }
 
 TEST_F(Mom, RefusesOptionsOfOtherMixers) {
