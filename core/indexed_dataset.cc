@@ -246,32 +246,60 @@ int64_t IndexedDataset::document_of_byte(int64_t byte) const {
   return documents_;
 }
 
-std::optional<IndexedDataset::BadToken> IndexedDataset::find_token_beyond(int64_t vocab) const {
+std::optional<int64_t> IndexedDataset::find_byte_beyond(int64_t vocab, int64_t begin,
+                                                        int64_t end) const {
   WEFT_CHECK(vocab > 0, "a vocabulary of {}", vocab);
-  return with_type(type_, [&](auto* type) -> std::optional<BadToken> {
+  return with_type(type_, [&](auto* type) -> std::optional<int64_t> {
     using T = std::remove_cvref_t<decltype(*type)>;
-    const auto search = [&](int64_t at, int64_t count) -> std::optional<BadToken> {
-      const T* tokens = reinterpret_cast<const T*>(bin_.data() + at);
-      const int64_t i = first_beyond(tokens, count, vocab);
-      if (i == count) return std::nullopt;
-      const int64_t byte = at + i * static_cast<int64_t>(sizeof(T));
-      return BadToken{static_cast<int64_t>(tokens[i]), document_of_byte(byte), byte};
+    constexpr auto kElement = static_cast<int64_t>(sizeof(T));
+    // Of the tokens in [first, last): those that start between begin and end.
+    const auto search = [&](int64_t first, int64_t last) -> std::optional<int64_t> {
+      first = std::max(first, begin), last = std::min(last, end);
+      const int64_t count = std::max<int64_t>(0, (last - first + kElement - 1) / kElement);
+      const int64_t i =
+          first_beyond(reinterpret_cast<const T*>(bin_.data() + first), count, vocab);
+      return i == count ? std::nullopt : std::optional(first + i * kElement);
     };
-    if (dense_) return search(0, tokens_);
-    for (int64_t s = 0; s < sequences_; ++s) {
-      if (auto bad = search(offset(s), length(s))) return bad;
+    if (dense_) return search(0, tokens_ * kElement);
+    const auto end_of = [&](int64_t s) { return offset(s) + length(s) * kElement; };
+    int64_t from = 0;  // the first sequence that ends behind `begin`, by halving
+    for (int64_t behind = sequences_; from < behind;) {
+      const int64_t middle = from + (behind - from) / 2;
+      if (end_of(middle) <= begin) {
+        from = middle + 1;
+      } else {
+        behind = middle;
+      }
+    }
+    for (int64_t s = from; s < sequences_ && offset(s) < end; ++s) {
+      if (const auto byte = search(offset(s), end_of(s))) return byte;
     }
     return std::nullopt;
   });
 }
 
+IndexedDataset::BadToken IndexedDataset::token_at(int64_t byte) const {
+  return with_type(type_, [&](auto* type) {
+    using T = std::remove_cvref_t<decltype(*type)>;
+    return BadToken{static_cast<int64_t>(load<T>(bin_, byte)), document_of_byte(byte), byte};
+  });
+}
+
+std::optional<IndexedDataset::BadToken> IndexedDataset::find_token_beyond(int64_t vocab) const {
+  const auto byte = find_byte_beyond(vocab, 0, bin_.size());
+  return byte ? std::optional(token_at(*byte)) : std::nullopt;
+}
+
 void IndexedDataset::check_tokens(int64_t vocab) const {
-  const auto bad = find_token_beyond(vocab);
-  if (!bad) return;
+  if (const auto byte = find_byte_beyond(vocab, 0, bin_.size())) refuse_token(*byte, vocab);
+}
+
+void IndexedDataset::refuse_token(int64_t byte, int64_t vocab) const {
+  const BadToken bad = token_at(byte);
   throw ConfigError(
       "{}: byte {}: token {} in document {} is outside the vocabulary of {}; was the "
       "dataset built with another tokenizer?",
-      bin_.path(), bad->byte, bad->value, bad->document, vocab);
+      bin_.path(), byte, bad.value, bad.document, vocab);
 }
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type)

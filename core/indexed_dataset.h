@@ -38,6 +38,8 @@ class IndexedDataset {
   const std::string& prefix() const { return prefix_; }
   const std::string& bin_path() const { return bin_.path(); }
   const std::string& idx_path() const { return idx_.path(); }
+  std::span<const std::byte> bin_bytes() const { return bin_.bytes(); }
+  std::span<const std::byte> idx_bytes() const { return idx_.bytes(); }
   TokenType type() const { return type_; }
   int64_t sequences() const { return sequences_; }
   int64_t documents() const { return documents_; }
@@ -52,16 +54,21 @@ class IndexedDataset {
   struct BadToken {
     int64_t value, document, byte;  // byte: offset in the .bin
   };
-  // The first token outside [0, vocab), by a pass over all of the data.
+  // The first token outside [0, vocab), by a pass over all of the data. Many threads:
+  // core/dataset_pass.h.
   std::optional<BadToken> find_token_beyond(int64_t vocab) const;
-  void check_tokens(
-      int64_t vocab) const;  // ConfigError with file, document and byte if there is one
+  // Where the first one starts among those that start in bytes [begin, end) of the .bin.
+  std::optional<int64_t> find_byte_beyond(int64_t vocab, int64_t begin, int64_t end) const;
+  void check_tokens(int64_t vocab) const;  // throws as refuse_token does if there is one
+  // The ConfigError about it: file, document and byte.
+  [[noreturn]] void refuse_token(int64_t byte, int64_t vocab) const;
 
  private:
   int64_t length(int64_t sequence) const;
   int64_t offset(int64_t sequence) const;
   int64_t first_sequence(int64_t document) const;
   int64_t document_of_byte(int64_t byte) const;
+  BadToken token_at(int64_t byte) const;
   void read_header();
   void check_sequences();
   void check_documents() const;

@@ -4,11 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
-#include <memory>
 #include <utility>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "core/error.h"
 #include "core/regular_file.h"
@@ -38,30 +34,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
-}
-
-std::string content_hash(const std::string& path) {
-  constexpr int64_t kEnd = 1 << 20, kBlock = 64 << 10, kBlocks = 64;
-  const MappedFile file(path);
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
-                                                                              XXH3_freeState);
-  WEFT_CHECK(state != nullptr, "no memory for a hash state");
-  XXH3_64bits_reset(state.get());
-  const auto add = [&](int64_t begin, int64_t count) {
-    XXH3_64bits_update(state.get(), file.data() + begin, static_cast<size_t>(count));
-  };
-  const auto size = static_cast<uint64_t>(file.size());
-  XXH3_64bits_update(state.get(), &size, sizeof size);
-  const int64_t between = file.size() - 2 * kEnd;
-  if (between <= kBlock * kBlocks) {
-    if (file.size() > 0) add(0, file.size());
-  } else {
-    add(0, kEnd);
-    for (int64_t b = 0; b < kBlocks; ++b)
-      add(kEnd + b * ((between - kBlock) / (kBlocks - 1)), kBlock);
-    add(file.size() - kEnd, kEnd);
-  }
-  return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
 }
 
 }  // namespace weft

@@ -28,10 +28,4 @@ class MappedFile {
   int64_t size_ = 0;
 };
 
-// Identifies a data file's content cheaply: XXH3 (64 bits, 16 hex digits) over its size (u64,
-// little endian), its first and last mebibyte, and 64 blocks of 64 KiB spread evenly between. Files
-// up to 6 MiB are hashed completely. Finds replaced, truncated and rewritten files, not single
-// flipped bits in a large one: that is what `weft data check` is for.
-std::string content_hash(const std::string& path);
-
 }  // namespace weft

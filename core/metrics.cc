@@ -1,8 +1,6 @@
 #include "core/metrics.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/new_file.h"
 #include "core/tensorboard.h"
 
 namespace weft {
@@ -46,18 +45,12 @@ bool keeps(const std::string& line, int64_t first_step) {
 void drop_later_lines(const std::string& path, int64_t first_step) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return;  // nothing there yet
-  const std::string temporary = path + ".new";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    for (std::string line; std::getline(in, line);) {
-      if (keeps(line, first_step)) out << line << '\n';
-    }
-    out.flush();
-    if (!out) throw Error("{}: cannot write", temporary);
+  NewFile kept(path);
+  for (std::string line; std::getline(in, line);) {
+    line += '\n';
+    if (keeps(line, first_step)) kept.write(line.data(), std::ssize(line));
   }
-  std::error_code error;
-  fs::rename(temporary, path, error);
-  if (error) throw Error("{}: cannot write: {}", path, error.message());
+  kept.finish();
 }
 
 std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
@@ -146,29 +139,41 @@ std::string to_json(const StepMetrics& m) {
   return out;
 }
 
-MetricsWriter::MetricsWriter(const std::string& dir, int64_t first_step)
-    : path_((fs::path(dir) / "metrics.jsonl").string()) {
+MetricsWriter::MetricsWriter(const std::string& dir, int64_t first_step, Warn warn)
+    : warn_(std::move(warn)) {
   std::error_code error;
   fs::create_directories(dir, error);
   if (error) throw Error("{}: cannot make this folder: {}", dir, error.message());
-  drop_later_lines(path_, first_step);
-  file_.reset(std::fopen(path_.c_str(), "ab"));
-  if (!file_) throw Error("{}: cannot write: {}", path_, std::strerror(errno));
+  const std::string path = (fs::path(dir) / "metrics.jsonl").string();
+  drop_later_lines(path, first_step);
+  lines_ = std::make_unique<RecordFile>(path, RecordFile::Content::kKeep);
   events_ = std::make_unique<EventWriter>((fs::path(dir) / "tensorboard").string(), first_step);
 }
 
 MetricsWriter::~MetricsWriter() = default;
 
 void MetricsWriter::write(const StepMetrics& metrics) {
-  const std::string line = to_json(metrics) + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
-      std::fflush(file_.get()) != 0) {
-    throw Error("{}: cannot write: {}", path_, std::strerror(errno));
-  }
-  events_->scalars(metrics.step, scalars_of(metrics));
+  const bool line = lines_->append(to_json(metrics) + "\n");
+  bool events = events_->scalars(metrics.step, scalars_of(metrics));
   for (size_t i = 0; i < metrics.expert_pairs.size(); ++i) {
-    events_->histogram(metrics.step, fmt::format("expert_pairs/{:03}", i), metrics.expert_pairs[i]);
+    const std::string tag = fmt::format("expert_pairs/{:03}", i);
+    events = events_->histogram(metrics.step, tag, metrics.expert_pairs[i]) && events;
   }
+  note(metrics.step, !line ? lines_.get() : !events ? &events_->file() : nullptr);
+}
+
+void MetricsWriter::note(int64_t step, const RecordFile* failed) {
+  if ((failed != nullptr) == (missing_from_ > 0)) return;  // as at the step before
+  const std::string text =
+      failed != nullptr
+          ? fmt::format("metrics  {}: cannot write: {}; training goes on, and steps are left out "
+                        "of the metrics until that works again",
+                        failed->path(), failed->why_not())
+          : fmt::format("metrics  {} is written again; steps {} to {} are missing in it or in "
+                        "tensorboard/",
+                        lines_->path(), missing_from_, step - 1);
+  missing_from_ = failed != nullptr ? step : 0;
+  if (warn_) warn_(text);
 }
 
 }  // namespace weft

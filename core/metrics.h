@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +11,7 @@
 namespace weft {
 
 class EventWriter;
+class RecordFile;
 
 // What one optimizer step measured, over all ranks.
 struct StepMetrics {
@@ -53,12 +54,15 @@ struct StepMetrics {
 std::string to_json(const StepMetrics& metrics);
 
 // dir/metrics.jsonl and dir/tensorboard, one line and one event per step, on disk when write
-// returns.
+// returns. A disk that is full or fails does not end a run: steps are left out, always whole ones,
+// until it can be written again; `warn` is told when that begins and ends.
 class MetricsWriter {
  public:
+  using Warn = std::function<void(const std::string&)>;
+
   // `first_step` is the first that will be written: lines of earlier steps stay, later ones (of a
   // run that went further than its last checkpoint) are removed.
-  explicit MetricsWriter(const std::string& dir, int64_t first_step = 1);
+  explicit MetricsWriter(const std::string& dir, int64_t first_step = 1, Warn warn = {});
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
@@ -66,12 +70,12 @@ class MetricsWriter {
   void write(const StepMetrics& metrics);
 
  private:
-  struct Close {
-    void operator()(std::FILE* f) const { std::fclose(f); }
-  };
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  void note(int64_t step, const RecordFile* failed);  // the file that failed; null: none
+
+  Warn warn_;
+  std::unique_ptr<RecordFile> lines_;
   std::unique_ptr<EventWriter> events_;
+  int64_t missing_from_ = 0;  // first step of those that are being left out; 0: none
 };
 
 }  // namespace weft

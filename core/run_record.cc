@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/isa.h"
+#include "core/new_file.h"
 #include "core/thread_pool.h"
 
 namespace weft {
@@ -85,15 +86,10 @@ void write_run_record(const std::string& dir, const RunRecord& record) {
   std::error_code error;
   fs::create_directories(dir, error);
   if (error) throw Error("{}: cannot make this folder: {}", dir, error.message());
-  const fs::path path = fs::path(dir) / "run.json", temporary = fs::path(dir) / "run.json.new";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    out << to_json(record);
-    out.flush();
-    if (!out) throw Error("{}: cannot write", temporary.string());
-  }
-  fs::rename(temporary, path, error);
-  if (error) throw Error("{}: cannot write: {}", path.string(), error.message());
+  const std::string text = to_json(record);
+  NewFile file((fs::path(dir) / "run.json").string());
+  file.write(text.data(), std::ssize(text));
+  file.finish();
 }
 
 }  // namespace weft

@@ -29,7 +29,8 @@ struct RunRecord {
 
 std::string to_json(const RunRecord& record);
 
-// Replaces dir/run.json by one rename, so that a reader never sees half of it. Makes `dir`.
+// Replaces dir/run.json by one rename of a synced file: a reader never sees half of it, and neither
+// does who comes after a power failure. Makes `dir`.
 void write_run_record(const std::string& dir, const RunRecord& record);
 
 }  // namespace weft

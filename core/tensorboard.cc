@@ -10,8 +10,6 @@
 
 #include <fmt/format.h>
 
-#include "core/error.h"
-
 namespace weft {
 namespace {
 
@@ -151,9 +149,8 @@ EventWriter::EventWriter(const std::string& dir, int64_t first_step) {
   char host[256] = "host";
   gethostname(host, sizeof host - 1);
   // TensorBoard reads the files of a folder in the order of their names.
-  path_ = fmt::format("{}/events.out.tfevents.{:017.6f}.{}", dir, now(), host);
-  file_.reset(std::fopen(path_.c_str(), "wb"));
-  if (!file_) throw Error("{}: cannot write: {}", path_, std::strerror(errno));
+  file_.emplace(fmt::format("{}/events.out.tfevents.{:017.6f}.{}", dir, now(), host),
+                RecordFile::Content::kNew);
   std::string version = event_head(now(), 0);
   append_string(version, 3, "brain.Event:2");
   put(version);
@@ -163,20 +160,12 @@ EventWriter::EventWriter(const std::string& dir, int64_t first_step) {
   put(start);
 }
 
-void EventWriter::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& tags) {
-  put(scalar_event(now(), step, tags));
+bool EventWriter::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& tags) {
+  return put(scalar_event(now(), step, tags));
 }
 
-void EventWriter::histogram(int64_t step, std::string_view tag, const std::vector<int64_t>& counts) {
-  put(histogram_event(now(), step, tag, counts));
-}
-
-void EventWriter::put(std::string_view event) {
-  const std::string record = tfrecord(event);
-  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size() ||
-      std::fflush(file_.get()) != 0) {
-    throw Error("{}: cannot write: {}", path_, std::strerror(errno));
-  }
+bool EventWriter::histogram(int64_t step, std::string_view tag, const std::vector<int64_t>& counts) {
+  return put(histogram_event(now(), step, tag, counts));
 }
 
 }  // namespace weft

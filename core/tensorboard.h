@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "core/record_file.h"
 
 // TensorBoard event files: TFRecord framing around a few protobuf fields, written by hand.
 namespace weft {
@@ -31,17 +32,15 @@ class EventWriter {
   // folder say about steps from `first_step` on, which a resumed run writes again.
   EventWriter(const std::string& dir, int64_t first_step);
 
-  void scalars(int64_t step, const std::vector<std::pair<std::string, double>>& tags);
-  void histogram(int64_t step, std::string_view tag, const std::vector<int64_t>& counts);
+  // False where the file could not take it (RecordFile::append).
+  bool scalars(int64_t step, const std::vector<std::pair<std::string, double>>& tags);
+  bool histogram(int64_t step, std::string_view tag, const std::vector<int64_t>& counts);
+  const RecordFile& file() const { return *file_; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* f) const { std::fclose(f); }
-  };
-  void put(std::string_view event);
+  bool put(std::string_view event) { return file_->append(tfrecord(event)); }
 
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  std::optional<RecordFile> file_;
 };
 
 }  // namespace weft

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <memory>
 
+#include "core/content_hash.h"
+#include "core/dataset_pass.h"
 #include "core/error.h"
-#include "core/indexed_dataset.h"
 #include "core/tokenizer.h"
 #include "core/utf8.h"
 #include "launcher/data_commands.h"
+#include "launcher/text_progress.h"
 #include "launcher/tokenizer_files.h"
 
 namespace weft {
@@ -105,6 +107,13 @@ void inspect(const DatasetOptions& options) {
   }
 }
 
+DatasetHashes pass_over(const IndexedDataset& data, int64_t vocab) {
+  ThreadPool threads(available_cores());
+  TextProgress progress;
+  const auto show = [&](int64_t bytes) { progress.show("checking " + data.prefix(), bytes); };
+  return conclude(data, vocab, look_through(threads, data, vocab, 0, pass_blocks(data), show));
+}
+
 void check(const DatasetOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const IndexedDataset data(options.path);  // checks the index
@@ -112,7 +121,7 @@ void check(const DatasetOptions& options) {
   const std::string tokenizer =
       options.tokenizer.empty() ? tokenizer_beside(data.prefix()) : options.tokenizer;
   if (vocab == 0 && !tokenizer.empty()) vocab = load_for_text(tokenizer)->vocab();
-  data.check_tokens(vocab > 0 ? vocab : int64_t{1} << 31);
+  const DatasetHashes hashes = pass_over(data, vocab > 0 ? vocab : int64_t{1} << 31);
   int64_t empty = 0;
   for (int64_t d = 0; d < data.documents(); ++d) empty += data.document_tokens(d) == 0 ? 1 : 0;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
@@ -120,6 +129,7 @@ void check(const DatasetOptions& options) {
              grouped(data.tokens()), grouped(data.documents()),
              vocab > 0 ? fmt::format("all ids below {}", vocab) : "all ids between 0 and 2^31",
              seconds.count());
+  fmt::print("hash: {} (bin), {} (idx), as run.json has them\n", hashes.bin, hashes.idx);
   if (empty > 0) fmt::print("note: {} documents are empty\n", grouped(empty));
   if (data.unused_bytes() > 0) {
     fmt::print("note: {} bytes of {} belong to no sequence\n", grouped(data.unused_bytes()),

@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <set>
-#include <sstream>
 
 #include "parallel/checkpoint_folder.h"
 
@@ -16,26 +14,6 @@ namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Keys of [model] that change how a model is trained or computed, not what it is.
-const std::set<std::string> kRunKeys = {"compute", "aux_loss", "z_loss", "capacity", "drop_policy"};
-
-// "table.key" -> value of everything that makes the model what it is.
-std::map<std::string, std::string> identity_of(const Config& config) {
-  ModelConfig model = config.model;
-  std::istringstream lines(
-      print_toml(write_fields([&](FieldVisitor& f) { f.table("model", model, "the model"); })));
-  std::map<std::string, std::string> keys;
-  std::string table;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("[")) table = line.substr(1, line.find(']') - 1);
-    const size_t equals = line.find(" = ");
-    if (equals == std::string::npos) continue;
-    const std::string key = line.substr(0, equals);
-    if (!kRunKeys.contains(key)) keys[table + "." + key] = line.substr(equals + 3);
-  }
-  return keys;
-}
 
 }  // namespace
 
@@ -59,27 +37,6 @@ std::vector<std::string> list_checkpoints(const std::string& path) {
   }
   throw ConfigError("{}: holds no checkpoint; name a run's folder (run.dir) or one of its checkpoints/step-N",
                     path);
-}
-
-void check_resumable(const Config& config, const std::map<std::string, std::string>& data_hashes,
-                     const FoundCheckpoint& checkpoint) {
-  const Config before = config_from_text(checkpoint.manifest.config, checkpoint.path);
-  const auto now = identity_of(config), then = identity_of(before);
-  for (const auto& [key, value] : now) {
-    const auto old = then.find(key);
-    if (old != then.end() && old->second == value) continue;
-    throw ConfigError("{}: {} = {}, but {} was trained with {}; use that value, another run.dir, or "
-                      "run.resume=never",
-                      config.where(key), key, value, checkpoint.path,
-                      old == then.end() ? "nothing there" : old->second);
-  }
-  for (const auto& [file, hash] : data_hashes) {
-    const auto old = checkpoint.manifest.data.find(file);
-    if (old == checkpoint.manifest.data.end() || old->second == hash) continue;
-    throw ConfigError("{}: has changed since {} was written; resuming would repeat or skip text. Restore it, "
-                      "give it another name, or set run.resume=never",
-                      file, checkpoint.path);
-  }
 }
 
 RunLock::RunLock(const std::string& run_dir) {

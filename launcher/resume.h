@@ -1,7 +1,7 @@
 #pragma once
 
-#include <map>
 #include <string>
+#include <vector>
 
 #include "core/run_config.h"
 #include "parallel/checkpoint.h"
@@ -16,11 +16,6 @@ inline std::string checkpoint_folder(const std::string& run_dir) { return run_di
 FoundCheckpoint open_checkpoint(const std::string& path);
 // All that a path means, oldest first, whole or not.
 std::vector<std::string> list_checkpoints(const std::string& path);
-
-// What changes the model between a checkpoint and the config that resumes it is an error, and so is data that
-// changed under its name.
-void check_resumable(const Config& config, const std::map<std::string, std::string>& data_hashes,
-                     const FoundCheckpoint& checkpoint);
 
 // Holds a run's folder for this process, so that two runs cannot write into one. ConfigError when it is taken.
 class RunLock {

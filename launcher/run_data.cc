@@ -2,41 +2,56 @@
 
 #include <filesystem>
 
-#include "core/mapped_file.h"
+#include "core/content_hash.h"
+#include "launcher/shared_pass.h"
 #include "launcher/tokenizer_files.h"
 
 namespace weft {
 namespace {
 
-std::shared_ptr<IndexedDataset> open_checked(const std::string& path, const Config& config,
-                                             const std::string& key, RunData& data) {
-  if (!std::filesystem::exists(dataset_prefix(path) + ".idx")) {
-    throw ConfigError("{}: {} names {}, but {}.idx does not exist; weft data build makes it from text "
-                      "(launcher/quickstart makes runs/quickstart/corpus)",
-                      config.where(key), key, path, dataset_prefix(path));
+// Opens what a config names, and notes what it is.
+class DataOpener {
+ public:
+  DataOpener(const Config& config, Exec& exec, Communicator& ranks)
+      : config_(config), exec_(exec), ranks_(ranks) {}
+
+  // Dataset `index` of data.train or data.valid.
+  SamplerSource open(const std::string& role, size_t index, const DataSource& source, RunData& data) {
+    const std::string key = "data." + role;
+    if (!std::filesystem::exists(dataset_prefix(source.path) + ".idx")) {
+      throw ConfigError("{}: {} names {}, but {}.idx does not exist; weft data build makes it from text "
+                        "(launcher/quickstart makes runs/quickstart/corpus)",
+                        config_.where(key), key, source.path, dataset_prefix(source.path));
+    }
+    const auto dataset = std::make_shared<IndexedDataset>(source.path);
+    const DatasetHashes hashes = check_together(*dataset, config_.model.vocab, exec_, ranks_);
+    data.hashes[dataset->bin_path()] = data.contents[fmt::format("{}.{}.bin", role, index)] = hashes.bin;
+    data.hashes[dataset->idx_path()] = data.contents[fmt::format("{}.{}.idx", role, index)] = hashes.idx;
+    return {.data = dataset, .weight = source.weight};
   }
-  auto dataset = std::make_shared<IndexedDataset>(path);
-  dataset->check_tokens(config.model.vocab);
-  for (const std::string& file : {dataset->bin_path(), dataset->idx_path()}) {
-    data.hashes[file] = content_hash(file);
-  }
-  return dataset;
-}
+
+ private:
+  const Config& config_;
+  Exec& exec_;
+  Communicator& ranks_;
+};
 
 }  // namespace
 
-RunData open_data(const Config& config) {
+RunData open_data(const Config& config, Exec& exec, Communicator& ranks) {
   if (config.data.train.empty()) {
     throw ConfigError("{}: data.train names no dataset; weft data build makes one from text",
                       config.where("data.train"));
   }
   RunData data;
   data.tokenizer = tokenizer_of_run(config);
-  if (!data.tokenizer.empty()) data.hashes[data.tokenizer] = content_hash(data.tokenizer);
+  if (!data.tokenizer.empty()) {
+    data.hashes[data.tokenizer] = data.contents["tokenizer"] = content_hash(data.tokenizer);
+  }
+  DataOpener opener(config, exec, ranks);
   std::vector<SamplerSource> train, valid;
-  for (const DataSource& source : config.data.train) {
-    SamplerSource part{.data = open_checked(source.path, config, "data.train", data),
-                       .weight = source.weight};
+  for (size_t i = 0; i < config.data.train.size(); ++i) {
+    SamplerSource part = opener.open("train", i, config.data.train[i], data);
     data.train_tokens += part.data->tokens();
     if (config.data.split > 0 && config.data.valid.empty()) {
       SamplerSource held = part;
@@ -46,9 +61,8 @@ RunData open_data(const Config& config) {
     }
     train.push_back(part);
   }
-  for (const DataSource& source : config.data.valid) {
-    valid.push_back({.data = open_checked(source.path, config, "data.valid", data),
-                     .weight = source.weight});
+  for (size_t i = 0; i < config.data.valid.size(); ++i) {
+    valid.push_back(opener.open("valid", i, config.data.valid[i], data));
   }
   const SamplerOptions options{.sequence = config.train.sequence,
                                .seed = static_cast<uint64_t>(config.train.seed),

@@ -6,6 +6,7 @@
 
 #include "core/run_config.h"
 #include "core/sampler.h"
+#include "parallel/communicator.h"
 
 namespace weft {
 
@@ -15,11 +16,15 @@ struct RunData {
   std::unique_ptr<Sampler> train;
   std::unique_ptr<Sampler> valid;             // null: no validation
   std::map<std::string, std::string> hashes;  // file -> content hash, for run.json
+  // "train.0.bin" -> content hash, for checkpoints: what the data is, wherever it lies. Numbers count the
+  // datasets of data.train and data.valid; "tokenizer" where there is one.
+  std::map<std::string, std::string> contents;
   std::string tokenizer;                      // the tokenizer.json they were made with; empty: not known
   int64_t train_tokens = 0;                   // in the training sources, once through
 };
 
-// Throws ConfigError for files that are missing, damaged, too small or hold a token beyond the vocabulary.
-RunData open_data(const Config& config);
+// Collective: the ranks share the pass over all bytes. Throws ConfigError for files that are missing, damaged,
+// too small, not the same for all ranks, or hold a token beyond the vocabulary.
+RunData open_data(const Config& config, Exec& exec, Communicator& ranks);
 
 }  // namespace weft

@@ -17,6 +17,8 @@
 #include "launcher/progress.h"
 #include "launcher/ranks.h"
 #include "launcher/resume.h"
+#include "launcher/resume_check.h"
+#include "launcher/run_data.h"
 #include "launcher/saves.h"
 #include "launcher/start_page.h"
 #include "launcher/tokenizer_files.h"
@@ -45,21 +47,21 @@ std::map<std::string, int64_t> layout_record(const Layout& layout) {
 // one; the first alone writes files (but for checkpoints, which all write) and speaks.
 class TrainRun {
  public:
-  TrainRun(const Config& config, RunData data, const RankContext& ranks, const StopRequest& stop)
+  TrainRun(const Config& config, const RankContext& ranks, const StopRequest& stop)
       : config_(config),
         stop_(stop),
         first_(ranks.mesh->rank() == 0),
         ranks_(ranks),
-        lock_(first_ ? std::make_unique<RunLock>(config.run.dir) : nullptr),
-        data_(std::move(data)),
         runtime_(ranks.threads),
+        data_(open_data(config, runtime_.exec(), world())),
+        lock_(first_ ? std::make_unique<RunLock>(config.run.dir) : nullptr),
         trainer_(config, runtime_, ranks.mesh),
         log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
         saves_(config, runtime_.exec(), world(),
                {.warn = [this](const std::string& text) { tell(text); },
                 .record = [this](const std::string& text) {
                   log_.info("{}", text);
-                  if (first_) keep_tokenizer(data_.tokenizer, saves_.newest());
+                  if (first_) keep_tokenizer_beside(saves_.newest());
                 },
                 .alive = [this] { ranks_.mesh->activity().at("saving"); }}) {
     check_memory(memory_need(config, runtime_.ledger(), trainer_.tensors_to_save(),
@@ -70,7 +72,7 @@ class TrainRun {
     start();
     saves_.check_room(trainer_.tensors_to_save());
     if (!first_) return;
-    metrics_.emplace(config.run.dir, step_ + 1);
+    metrics_.emplace(config.run.dir, step_ + 1, [this](const std::string& text) { tell(text); });
     keep_tokenizer(data_.tokenizer, config.run.dir);
     write_run_record(config.run.dir,
                      {.version = version_number(), .revision = revision_text(),
@@ -87,6 +89,7 @@ class TrainRun {
       }
     }
     if (!origin_.empty()) say(origin_);
+    for (const std::string& change : changes_) tell(change);
     while (step_ < config_.train.steps) {
       ranks_.mesh->activity().at(step_ + 1, "");
       fire_drill(layout.rank, step_ + 1, [this] { return stop_.requested(); });
@@ -117,6 +120,15 @@ class TrainRun {
     say(text);
   }
 
+  // A disk that is full by now has room for the model, which can be used with --tokenizer.
+  void keep_tokenizer_beside(const std::string& checkpoint) {
+    try {
+      keep_tokenizer(data_.tokenizer, checkpoint);
+    } catch (const std::exception& e) {
+      tell(fmt::format("tokenizer  not copied to {}: {}", checkpoint, e.what()));
+    }
+  }
+
   // The first rank looks and verifies; what it found, the others only open. Nothing for an empty path.
   std::optional<FoundCheckpoint> agreed(const std::optional<FoundCheckpoint>& found) {
     const std::string path = text_of_first(runtime_.exec(), world(), found ? found->path : "");
@@ -137,10 +149,11 @@ class TrainRun {
       tell("damaged  " + what + "; the one before it is tried");
     };
     const auto tensors = [this](const FoundCheckpoint& found) {
-      check_resumable(config_, data_.hashes, found);
+      changes_ = check_resumable(config_, state(), found);
       return trainer_.tensors_to_load(Trainer::State::kEverything);
     };
     const auto found = load_newest(runtime_.exec(), world(), {folder, damaged, tensors});
+    if (!found) changes_.clear();
     if (found && first_) set_aside_after(folder, found->manifest.step);
     return found;
   }
@@ -170,7 +183,7 @@ class TrainRun {
 
   Manifest state() const {
     return {.step = step_, .samples = samples_, .updates = trainer_.updates(),
-            .seed = config_.train.seed, .config = resolved(config_), .data = data_.hashes,
+            .seed = config_.train.seed, .config = resolved(config_), .data = data_.contents,
             .layout = layout_record(ranks_.mesh->layout())};
   }
 
@@ -302,9 +315,9 @@ class TrainRun {
   const StopRequest& stop_;
   bool first_;  // of all ranks
   RankContext ranks_;
-  std::unique_ptr<RunLock> lock_;
-  RunData data_;
   Runtime runtime_;
+  RunData data_;
+  std::unique_ptr<RunLock> lock_;
   Trainer trainer_;
   Log log_;
   double peak_ = 0;  // FLOP/s of our own 1024-cubed GEMM in this precision, all ranks: what mfu is a share of
@@ -315,6 +328,7 @@ class TrainRun {
   double seconds_ = 0, first_loss_ = 0, last_loss_ = 0;
   std::optional<double> save_ms_;  // that the save after the last step took of the run's time
   std::string origin_;
+  std::vector<std::string> changes_;  // since the checkpoint that is resumed
   Saves saves_;
   int bad_steps_ = 0;
 };
@@ -322,8 +336,7 @@ class TrainRun {
 int train(const Config& config) {
   const StopRequest stop;  // heard from the start, answered at the border of a step
   return on_ranks(config, [&](const RankContext& ranks) {
-    RunData data = open_data(config);
-    return TrainRun(config, std::move(data), ranks, stop).run();
+    return TrainRun(config, ranks, stop).run();
   });
 }
 

@@ -266,24 +266,5 @@ TEST(IndexedDatasetWriter, RefusesTokensThatDoNotFitAndLeavesNothing) {
   EXPECT_EQ(token_type_for(65537), TokenType::kI32);
 }
 
-TEST(ContentHash, ChangesWithContentAndSize) {
-  const ScratchFolder folder;
-  const auto hash = [&](const std::string& content) {
-    put_file(folder / "x", content);
-    return content_hash(folder / "x");
-  };
-  std::string large(8 << 20, 'a');  // above 6 MiB only blocks are hashed
-  const std::string before = hash(large);
-  EXPECT_EQ(before.size(), 16u);
-  EXPECT_EQ(before, hash(large));
-  for (const size_t at : {size_t{0}, large.size() / 2, large.size() - 1}) {
-    std::string other = large;
-    for (size_t i = at; i < std::min(at + (200 << 10), large.size()); ++i) other[i] = 'b';
-    EXPECT_NE(hash(other), before) << at;
-  }
-  EXPECT_NE(hash(large + "a"), before);
-  EXPECT_NE(hash(""), hash(std::string(1, '\0')));
-}
-
 }  // namespace
 }  // namespace weft::test

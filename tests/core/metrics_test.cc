@@ -1,6 +1,9 @@
 #include "core/metrics.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -170,12 +173,10 @@ struct Wire {
   bool done() const { return at >= bytes.size(); }
 };
 
-// The events of one step, written into a folder of its own.
-std::vector<std::string> events_of(const StepMetrics& metrics, const char* folder_name) {
-  Folder folder(folder_name);
-  MetricsWriter(folder.path.string(), metrics.step).write(metrics);
+// The events in the one file of a run's folder; every record must be whole.
+std::vector<std::string> events_in(const fs::path& folder) {
   fs::path file;
-  for (const auto& entry : fs::directory_iterator(folder.path / "tensorboard")) file = entry.path();
+  for (const auto& entry : fs::directory_iterator(folder / "tensorboard")) file = entry.path();
   EXPECT_TRUE(file.filename().string().starts_with("events.out.tfevents."));
 
   Wire records{contents(file)};
@@ -188,6 +189,13 @@ std::vector<std::string> events_of(const StepMetrics& metrics, const char* folde
     EXPECT_EQ(records.raw<uint32_t>(), masked_crc32c(events.back()));
   }
   return events;
+}
+
+// The events of one step, written into a folder of its own.
+std::vector<std::string> events_of(const StepMetrics& metrics, const char* folder_name) {
+  Folder folder(folder_name);
+  MetricsWriter(folder.path.string(), metrics.step).write(metrics);
+  return events_in(folder.path);
 }
 
 // The values of an event's summary by tag: the bytes behind the tag.
@@ -269,6 +277,55 @@ TEST(TensorBoard, WritesRecordsThatReadBack) {
   EXPECT_EQ(value.varint(), 2u << 3 | 5);  // simple_value
   EXPECT_EQ(value.raw<float>(), 2.5f);
   EXPECT_TRUE(value.done());
+}
+
+// Files of this process may not grow beyond so many bytes: writes stop in the middle, as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(uintmax_t bytes) {
+    before_ = std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, before_);
+  }
+
+ private:
+  rlimit old_{};
+  void (*before_)(int);
+};
+
+TEST(MetricsWriter, LeavesWholeStepsOutWhileNothingCanBeWritten) {
+  const Folder folder("weft-full");
+  const fs::path file = folder.path / "metrics.jsonl";
+  std::vector<std::string> told;
+  {
+    MetricsWriter writer(folder.path.string(), 1, [&](const std::string& text) { told.push_back(text); });
+    StepMetrics m;
+    const auto write = [&](int64_t step) {
+      m.step = step;
+      m.expert_pairs = {{step, 2}};
+      writer.write(m);
+    };
+    write(1);
+    EXPECT_TRUE(told.empty());
+    {
+      const FileSizeLimit in_the_middle_of_a_line(fs::file_size(file) + 20);
+      for (int64_t step = 2; step <= 4; ++step) write(step);
+    }
+    write(5);
+    write(6);
+  }
+  std::vector<int64_t> steps;
+  for (const auto& line : lines_of(file)) steps.push_back(line["step"]);
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 5, 6}));
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_NE(told[0].find("metrics.jsonl: cannot write: File too large; training goes on"), std::string::npos) << told[0];
+  EXPECT_NE(told[1].find("steps 2 to 4 are missing"), std::string::npos) << told[1];
+  EXPECT_GE(events_in(folder.path).size(), 2u + 3 * 2);  // two at the start, two per step
 }
 
 TEST(RunRecord, IsJsonWithWhatProducedTheRun) {

@@ -91,6 +91,7 @@ TEST_F(Mpirun, ACheckpointOfTwoRanksIsResumedByOneAndByThree) {
     const Outcome o = run_ranked(ranks, train(run, {"train.steps=5"}));
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_NE(o.out.find("after step 3"), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find(fmt::format("ranks 2 -> {}", ranks)), std::string::npos) << o.out;
     expect_near(losses(run), losses("whole"));
   }
 }

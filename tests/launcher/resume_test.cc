@@ -2,16 +2,13 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/indexed_dataset.h"
 #include "core/rng.h"
-#include "launcher/resume.h"
+#include "parallel/checkpoint.h"
 #include "parallel/checkpoint_folder.h"
 #include "tests/support/drill.h"
-#include "tests/support/paths.h"
-#include "tests/support/program.h"
+#include "tests/support/tiny_runs.h"
 
 namespace weft::test {
 namespace {
@@ -19,53 +16,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-class Resume : public testing::Test {
- protected:
-  Resume() {
-    IndexedDatasetWriter writer(corpus_, TokenType::kU16);
-    const RandomStream random(9, "resume corpus");
-    for (uint64_t d = 0; d < 40; ++d) {
-      std::vector<int32_t> tokens;
-      for (uint64_t t = 0; t < 170 + d; ++t) {
-        tokens.push_back(static_cast<int32_t>(random.below(d * 1000 + t, 90)));
-      }
-      writer.add_document(tokens);
-    }
-    writer.finish();
-  }
-
-  std::vector<std::string> arguments(const std::string& run, std::vector<std::string> more = {}) {
-    std::vector<std::string> all = {
-        "train", in_project("configs/tiny.toml"), "data.train=[\"" + corpus_ + "\"]",
-        "run.dir=" + (folder_ / run), "train.steps=12", "train.sequence=32", "train.global_batch=4",
-        "train.micro_batch=2", "optimizer.warmup=2", "optimizer.schedule=constant", "run.checkpoint_every=4", "train.precision=bf16"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
-
-  // step -> loss, of the last line of that step
-  std::map<int64_t, double> losses(const std::string& run) {
-    std::map<int64_t, double> out;
-    std::ifstream file(folder_ / (run + "/metrics.jsonl"));
-    for (std::string line; std::getline(file, line);) {
-      const json j = json::parse(line);
-      out[j["step"].get<int64_t>()] = j["loss"].get<double>();
-    }
-    return out;
-  }
-
-  std::vector<fs::path> checkpoints(const std::string& run) {
-    std::vector<fs::path> found;
-    for (const std::string& path : published_checkpoints(folder_ / (run + "/checkpoints"))) found.push_back(path);
-    std::sort(found.begin(), found.end());
-    return found;
-  }
-
-  std::string weights(const std::string& run) { return get_file(checkpoints(run).back() / "rank-00000.h5"); }
-
-  ScratchFolder folder_;
-  std::string corpus_ = folder_ / "corpus";
-};
+class Resume : public TinyRuns {};
 
 TEST_F(Resume, AfterAStopOnRequestEqualsUninterrupted) {
   ASSERT_EQ(run_weft(arguments("whole")).code, 0);
@@ -148,19 +99,6 @@ TEST_F(Resume, KeepsTheNewestAndRemovesOlderOnes) {
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found.front().filename(), "step-000000008");
   EXPECT_EQ(found.back().filename(), "step-000000012");
-}
-
-TEST_F(Resume, RefusesAnotherModelAndChangedData) {
-  ASSERT_EQ(run_weft(arguments("run", {"train.steps=4"})).code, 0);
-  const Outcome model = run_weft(arguments("run", {"model.moe.experts=8"}));
-  EXPECT_EQ(model.code, 2);
-  EXPECT_NE(model.err.find("model.moe.experts = 8"), std::string::npos) << model.err;
-  std::string bytes = get_file(corpus_ + ".bin");
-  bytes[10] ^= 1;
-  put_file(corpus_ + ".bin", bytes);
-  const Outcome data = run_weft(arguments("run"));
-  EXPECT_EQ(data.code, 2);
-  EXPECT_NE(data.err.find("has changed"), std::string::npos) << data.err;
 }
 
 TEST_F(Resume, StartsFromTheWeightsOfAnotherRun) {

@@ -1,0 +1,39 @@
+#include "core/content_hash.h"
+
+#include <algorithm>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/mapped_file.h"
+
+namespace weft {
+
+int64_t block_hash(std::span<const std::byte> block) {
+  return static_cast<int64_t>(XXH3_64bits(block.data(), block.size()));
+}
+
+std::string content_hash(int64_t bytes, std::span<const int64_t> block_hashes) {
+  WEFT_CHECK(std::ssize(block_hashes) == hashed_blocks(bytes), "{} hashes of {} bytes",
+             block_hashes.size(), bytes);
+  Hasher all;
+  all.add(std::as_bytes(std::span(&bytes, 1)));
+  all.add(std::as_bytes(block_hashes));
+  return all.text();
+}
+
+std::string content_hash(const std::string& path) {
+  const MappedFile file(path);
+  std::vector<int64_t> hashes;
+  for (int64_t at = 0; at < file.size(); at += kHashedBlock) {
+    const int64_t count = std::min(kHashedBlock, file.size() - at);
+    hashes.push_back(
+        block_hash(file.bytes().subspan(static_cast<size_t>(at), static_cast<size_t>(count))));
+  }
+  return content_hash(file.size(), hashes);
+}
+
+}  // namespace weft
