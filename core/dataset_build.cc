@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -21,7 +22,16 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTokens = "tokens";
 constexpr const char* kLengths = "lengths";
+constexpr const char* kIndex = "index";
+constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kState = "state.json";
+
+// What becomes of the files, in the order in which they move.
+struct Move {
+  const char *from, *ending;
+};
+constexpr Move kMoves[] = {
+    {kTokens, ".bin"}, {kTokenizer, ".tokenizer.json"}, {kIndex, ".idx"}};
 
 int64_t size_or_none(const std::string& path) {
   std::error_code failed;
@@ -69,6 +79,13 @@ DatasetBuild::DatasetBuild(std::string prefix, TokenType type, const std::string
         folder_);
   }
   const State state = read_state(folder_);
+  if (state.finishing && state.fingerprint == fingerprint_ && all_written()) {
+    note_ = state.note;
+    tokens_ = state.tokens;
+    put_in_place({});
+    done_ = true;
+    return;
+  }
   if (!go_on(state)) {
     discarded_ = !state.fingerprint.empty() && state.fingerprint != fingerprint_;
     start_over();
@@ -76,7 +93,7 @@ DatasetBuild::DatasetBuild(std::string prefix, TokenType type, const std::string
 }
 
 DatasetBuild::~DatasetBuild() {
-  if (!finished_ && note_.empty()) drop();  // nothing to go on from
+  if (!dropped_ && note_.empty()) drop();  // nothing to go on from
   if (lock_ >= 0) close(lock_);
 }
 
@@ -126,54 +143,88 @@ void DatasetBuild::add_document(std::span<const int32_t> tokens) {
   const auto length = static_cast<int32_t>(tokens.size());
   if (std::fwrite(encoded_.data(), 1, encoded_.size(), tokens_file_.get()) != encoded_.size() ||
       std::fwrite(&length, sizeof length, 1, lengths_file_.get()) != 1) {
-    throw Error("cannot write {}: {}", folder_, std::strerror(errno));
+    refuse_to_write();
   }
   lengths_.push_back(length);
   tokens_ += length;
 }
 
+void DatasetBuild::refuse_to_write() const {
+  const int why = errno;
+  throw Error("cannot write {}: {}; {}", folder_, std::strerror(why),
+              note_.empty() ? "nothing is left of it" : "started again, it goes on from there");
+}
+
 void DatasetBuild::flush() {
   for (const File* file : {&tokens_file_, &lengths_file_}) {
     if (std::fflush(file->get()) != 0 || fsync(fileno(file->get())) != 0) {
-      throw Error("cannot write {}: {}", folder_, std::strerror(errno));
+      refuse_to_write();
     }
   }
 }
 
-void DatasetBuild::write_state(bool finishing) {
+void DatasetBuild::write_state(const std::string& note, Finishing finishing) {
   const std::string text = nlohmann::json{
       {"fingerprint", fingerprint_},
-      {"note", note_},
+      {"note", note},
       {"tokens", tokens_},
       {"documents", documents()},
-      {"finishing", finishing}}.dump();
+      {"finishing", finishing == Finishing::kYes}}.dump();
   NewFile state(folder_ + "/" + kState);
   state.write(text.data(), static_cast<int64_t>(text.size()));
   state.finish();
+  note_ = note;  // from here on there is something to go on from
 }
 
 void DatasetBuild::keep(const std::string& note) {
-  note_ = note;
   flush();
-  write_state(false);
+  write_state(note, Finishing::kNo);
 }
 
-void DatasetBuild::finish() {
+void DatasetBuild::finish(const std::string& note, const std::string& tokenizer_json,
+                          const std::function<void()>& moment) {
+  const auto pass = [&] {
+    if (moment) moment();
+  };
   flush();
-  write_state(true);
-  // An index of older data must not meet the new .bin, whenever the machine stops.
-  fs::remove(prefix_ + ".idx");
-  fs::rename(folder_ + "/" + kTokens, prefix_ + ".bin");
   std::vector<int64_t> first_sequence(lengths_.size() + 1);
   std::iota(first_sequence.begin(), first_sequence.end(), 0);
-  NewFile idx(prefix_ + ".idx");
+  NewFile idx(folder_ + "/" + kIndex);
   write_index(idx, type_, lengths_, first_sequence);
   idx.finish();
+  pass();
+  NewFile tokenizer(folder_ + "/" + kTokenizer);
+  tokenizer.write(tokenizer_json.data(), std::ssize(tokenizer_json));
+  tokenizer.finish();
+  pass();
+  write_state(note, Finishing::kYes);
+  pass();
+  put_in_place(moment);
+}
+
+// Every file is in the folder, or has moved.
+bool DatasetBuild::all_written() const {
+  return std::all_of(std::begin(kMoves), std::end(kMoves), [&](const Move& m) {
+    return fs::exists(folder_ + "/" + m.from) || fs::exists(prefix_ + m.ending);
+  });
+}
+
+void DatasetBuild::put_in_place(const std::function<void()>& moment) {
+  // An index of older data must not meet the new .bin, whenever the machine stops.
+  if (fs::exists(folder_ + "/" + kIndex)) fs::remove(prefix_ + ".idx");
+  sync_folder_of(prefix_);
+  for (const Move& m : kMoves) {
+    if (moment) moment();
+    const std::string from = folder_ + "/" + m.from;
+    if (fs::exists(from)) fs::rename(from, prefix_ + m.ending);
+  }
+  sync_folder_of(prefix_);
+  if (moment) moment();
   drop();
 }
 
 void DatasetBuild::drop() {
-  finished_ = true;
+  dropped_ = true;
   std::error_code ignored;
   fs::remove_all(folder_, ignored);
 }

@@ -15,7 +15,9 @@ namespace {
 
 constexpr int64_t kBuffer = 1 << 20;
 
-void sync_folder(const std::string& path) {
+}  // namespace
+
+void sync_folder_of(const std::string& path) {
   std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (folder.empty()) folder = ".";
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -28,8 +30,6 @@ void sync_folder(const std::string& path) {
     throw Error("cannot sync folder {}: {}", folder.string(), std::strerror(why));
   }
 }
-
-}  // namespace
 
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
   beside_ = fmt::format("{}.{}.tmp", path_, getpid());
@@ -78,7 +78,7 @@ void NewFile::finish() {
     unlink(beside_.c_str());
     throw Error("cannot put {} in place: {}", path_, std::strerror(why));
   }
-  sync_folder(path_);
+  sync_folder_of(path_);
 }
 
 }  // namespace weft

@@ -28,4 +28,7 @@ class NewFile {
   int64_t size_ = 0;
 };
 
+// Makes renames and removals in the folder of `path` durable.
+void sync_folder_of(const std::string& path);
+
 }  // namespace weft

@@ -12,6 +12,7 @@ struct TokenizerBench {
   std::string tokenizer, json;
   int64_t max_bytes = 32 << 20;
   int repetitions = 5;
+  double least = 0;  // MB/s; 0: any
 };
 
 std::vector<std::string> texts_of(const TokenizerBench& o, int64_t& bytes) {
@@ -53,11 +54,15 @@ void bench(const TokenizerBench& o) {
       "token\n",
       rate.median, rate.q1, rate.q3, static_cast<double>(bytes) / 1e6, texts.size(),
       static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, tokens)));
-  if (o.json.empty()) return;
-  write_json(o.json, {{"mb_per_s", to_json(rate)},
-                      {"bytes", bytes},
-                      {"documents", texts.size()},
-                      {"tokens", tokens}});
+  if (!o.json.empty()) {
+    write_json(o.json, {{"mb_per_s", to_json(rate)},
+                        {"bytes", bytes},
+                        {"documents", texts.size()},
+                        {"tokens", tokens}});
+  }
+  if (rate.median >= o.least) return;
+  fmt::print("FAIL: below {} MB/s\n", o.least);
+  throw CLI::RuntimeError(1);
 }
 
 }  // namespace
@@ -67,6 +72,7 @@ void add_bench_tokenizer(CLI::App& app) {
   command->footer(
       "Example: weft bench tokenizer --tokenizer tokenizer.json --strip roff /usr/share/man/man1\n"
       "Processor time, so that other work on the machine does not count.\n"
+      "With --check it says whether the median is what a core should do (10 MB/s).\n"
       "JSON: mb_per_s (median, q1, q3, repetitions), bytes, documents, tokens.");
   auto o = std::make_shared<TokenizerBench>();
   add_text_options(*command, o->from, o->max_bytes);
@@ -75,6 +81,11 @@ void add_bench_tokenizer(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--json", o->json, "Writes the result to this file");
+  command
+      ->add_option("--check", o->least, "Ends with code 1 below so many MB/s, or 10 without a number")
+      ->expected(0, 1)
+      ->default_str("10")
+      ->check(CLI::PositiveNumber);
   command->callback([o] { bench(*o); });
 }
 

@@ -30,7 +30,7 @@ void refuse_to_overwrite(const DataBuild& options) {
 std::string fingerprint_of(const DataBuild& o, const Tokenizer& tokenizer,
                            const std::vector<std::string>& files) {
   std::string all =
-      fmt::format("1|{}|{}|{}|{}|{}|{}|{}", o.from.jsonl, o.from.key,
+      fmt::format("2|{}|{}|{}|{}|{}|{}|{}", o.from.jsonl, o.from.key,
                   static_cast<int>(o.from.document), static_cast<int>(o.from.strip), o.max_bytes,
                   hash_of(tokenizer.json()), tokenizer.end_of_document());
   for (const std::string& file : files) {
@@ -58,6 +58,7 @@ struct TextBatch {
 nlohmann::json note_of(const DataBuilt& built, DocumentReader::Position at) {
   return {{"file", at.file},
           {"document", at.document},
+          {"files", built.files},
           {"documents", built.documents},
           {"bytes", built.bytes},
           {"not_text", built.not_text},
@@ -79,7 +80,8 @@ class Builder {
   }
 
   DataBuilt run() {
-    TextProgress progress;
+    if (out_.done()) return built_;
+    TextProgress progress(options_.show_every);
     const int64_t before = built_.bytes;
     bool enough = false;
     for (std::vector<TextBatch> batches = read(); !batches.empty() && !enough;) {
@@ -101,12 +103,14 @@ class Builder {
 
   void go_on(const nlohmann::json& note) {
     position_ = {note.at("file"), note.at("document")};
+    built_.files = note.at("files");
     built_.documents = built_.resumed = note.at("documents");
+    built_.tokens = out_.tokens();
     built_.bytes = kept_ = note.at("bytes");
     built_.not_text = note.at("not_text");
     built_.empty = note.at("empty");
     built_.not_text_in = note.value("not_text_in", "");
-    reader_.skip_to(position_);
+    if (!out_.done()) reader_.skip_to(position_);
   }
 
   std::vector<TextBatch> read() {
@@ -173,11 +177,7 @@ class Builder {
                         built_.empty);
     }
     built_.tokens = out_.tokens();
-    NewFile json(options_.out + ".tokenizer.json");
-    const std::string text = tokenizer_.json();
-    json.write(text.data(), static_cast<int64_t>(text.size()));
-    out_.finish();
-    json.finish();
+    out_.finish(note_of(built_, position_).dump(), tokenizer_.json(), options_.while_finishing);
     return built_;
   }
 

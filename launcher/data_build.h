@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "core/tokenizer.h"
@@ -27,7 +29,9 @@ struct DataBuild {
 
   int64_t batch_bytes = 1 << 18;           // of text that a thread takes at a time
   int64_t keep_bytes = int64_t{64} << 20;  // of text between two places to go on from
+  std::optional<std::chrono::milliseconds> show_every = {};  // progress; default: TextProgress's
   std::function<void(const DataBuilt&)> after_batches = {};  // for tests: stop anywhere
+  std::function<void()> while_finishing = {};                // likewise, between files put in place
 };
 
 // Writes out.bin, out.idx and out.tokenizer.json. Shows progress on stderr. Stopped in the middle

@@ -4,12 +4,14 @@
 #include <zlib.h>
 
 #include <csignal>
+#include <regex>
 
 #include "core/error.h"
 #include "core/indexed_dataset.h"
 #include "core/tokenizer.h"
 #include "launcher/data_build.h"
 #include "tests/support/paths.h"
+#include "tests/support/program.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -289,6 +291,74 @@ TEST(DataBuild, StartsOverAfterItWasKilledAtTheVeryEnd) {
            R"({"fingerprint":"", "note":"{}", "tokens":5, "documents":1, "finishing":true})");
   build_dataset(o);
   EXPECT_EQ(files_of_dataset(o.out), whole);
+}
+
+// Killed between any two changes of the files at the end: the next start moves what is left, and asks for no --force.
+TEST(DataBuild, IsCompletedAfterAKillAnywhereWhileItFinished) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  build_dataset(small_build(folder / "in", folder / "whole"));
+  const std::string whole = files_of_dataset(folder / "whole");
+  int kills = 0;
+  for (int kill_at = 1; kill_at < 20; ++kill_at) {
+    DataBuild o = small_build(folder / "in", folder / fmt::format("x{}", kill_at));
+    o.threads = 1;
+    const pid_t child = fork();
+    if (child == 0) {
+      int calls = 0;
+      o.while_finishing = [&] {
+        if (++calls == kill_at) raise(SIGKILL);
+      };
+      build_dataset(o);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (!WIFSIGNALED(status)) break;
+    ++kills;
+    // Where an index is, everything is.
+    if (std::filesystem::exists(o.out + ".idx")) {
+      EXPECT_EQ(files_of_dataset(o.out), whole) << kill_at;
+    }
+    const DataBuilt built = build_dataset(o);
+    EXPECT_EQ(built.documents, 311);
+    EXPECT_EQ(built.files, 1);
+    EXPECT_GT(built.bytes, 0);
+    EXPECT_EQ(built.tokens, IndexedDataset(o.out).tokens());
+    EXPECT_EQ(files_of_dataset(o.out), whole) << kill_at;
+    EXPECT_FALSE(std::filesystem::exists(o.out + ".building"));
+    EXPECT_THROW(build_dataset(o), ConfigError) << "it is complete: nothing to overwrite silently";
+  }
+  EXPECT_EQ(kills, 7);  // three files are written, three moved, one folder goes
+}
+
+TEST(DataBuild, ShowsHowFarItIsAndHowFast) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  DataBuild o = small_build(folder / "in", folder / "x");
+  o.threads = 1;
+  o.show_every = std::chrono::milliseconds(0);
+  testing::internal::CaptureStderr();
+  build_dataset(o);
+  const std::string shown = testing::internal::GetCapturedStderr();
+  const std::regex line("file 1 of 1  311 documents  [0-9]+ tokens  [0-9.]+ MB  [0-9.]+ MB/s\n");
+  EXPECT_TRUE(std::regex_search(shown, line)) << shown;
+}
+
+TEST(BenchTokenizer, EndsWithOneBelowWhatACoreShouldDo) {
+  const ScratchFolder folder;
+  put_lines(folder / "in");
+  const auto bench = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"bench", "tokenizer", folder / "in", "--document", "line"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_weft(all);
+  };
+  EXPECT_EQ(bench({}).code, 0);
+  EXPECT_EQ(bench({"--check", "1e-9"}).code, 0);
+  const Outcome slow = bench({"--check", "1e9"});
+  EXPECT_EQ(slow.code, 1);
+  EXPECT_NE(slow.out.find("FAIL: below 1000000000 MB/s"), std::string::npos) << slow.out;
+  EXPECT_LE(bench({"--check"}).code, 1);  // as fast as it is
 }
 
 TEST(DataTokenizer, TrainsWhatBuildUses) {
