@@ -122,11 +122,8 @@ TEST_F(CheckpointCommand, AFileThatIsALinkIsRefused) {
 }
 
 TEST_F(CheckpointCommand, TheIndexShowsWholeTensorsToH5py) {
-  const char* python = std::getenv("WEFT_PYTHON");
-  const std::string command = python ? python : "python3";
-  if (std::system((command + " -c 'import h5py' 2>/dev/null").c_str()) != 0) {
-    GTEST_SKIP() << "no python3 with h5py here (WEFT_PYTHON names another python)";
-  }
+  const std::string command = python_with("h5py");
+  if (command.empty()) GTEST_SKIP() << "no python3 with h5py here (WEFT_PYTHON names another python)";
   const std::string script = R"(
 import h5py, sys
 f = h5py.File(sys.argv[1] + "/index.h5")

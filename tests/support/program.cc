@@ -67,6 +67,12 @@ Outcome Program::wait() {
 
 Outcome run_weft(const std::vector<std::string>& arguments) { return Program(arguments).wait(); }
 
+std::string python_with(const std::string& package) {
+  const std::string find = ". \"$0\" " + package + " && printf %s \"$python\"";
+  const Outcome o = Program("/bin/bash", {"-c", find, in_project("tests/e2e/python")}).wait();
+  return o.code == 0 ? o.out : "";
+}
+
 std::vector<std::string> on_ranks(int ranks, const std::vector<std::string>& arguments) {
   std::vector<std::string> all = {"-n", std::to_string(ranks), weft_program()};
   all.insert(all.end(), arguments.begin(), arguments.end());

@@ -43,6 +43,9 @@ class Program {
 
 Outcome run_weft(const std::vector<std::string>& arguments);
 
+// An interpreter that has a package, found as tests/e2e/python does; empty: there is none.
+std::string python_with(const std::string& package);
+
 // launcher/run -n RANKS weft ...
 std::vector<std::string> on_ranks(int ranks, const std::vector<std::string>& arguments);
 Outcome run_ranked(int ranks, const std::vector<std::string>& arguments);
