@@ -1,13 +1,16 @@
 // Disks that are full, small, read-only or broken: training tells, and nothing that was saved is lost.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/indexed_dataset.h"
+#include "launcher/data_build.h"
 #include "launcher/resume.h"
 #include "parallel/checkpoint_folder.h"
 #include "tests/support/drill.h"
@@ -57,6 +60,9 @@ class SmallDisk {
     if (mounted_) umount2(path_.c_str(), MNT_DETACH);
   }
   bool mounted() const { return mounted_; }
+  bool resize(const std::string& options) const {
+    return mount(nullptr, path_.c_str(), nullptr, MS_REMOUNT, options.c_str()) == 0;
+  }
   bool read_only() const {
     return mount(nullptr, path_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
   }
@@ -101,6 +107,85 @@ TEST_F(DiskFaults, ADiskThatFillsUpIsToldAndTheCheckpointBeforeStays) {
   EXPECT_EQ(again.code, 0) << again.err;
   EXPECT_NE(again.out.find(fmt::format("after step {}", kept)), std::string::npos) << again.out;
   expect_whole(run, kept + 2);
+}
+
+// Takes all the room there is, to the last byte.
+void fill(const std::string& path) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  const std::string block(1 << 16, 'x');
+  for (size_t size = block.size(); size > 0; size /= 2) {
+    while (write(file, block.data(), size) > 0) continue;
+  }
+  close(file);
+}
+
+TEST_F(DiskFaults, TrainingGoesOnWithoutMetricsWhileADiskIsFull) {
+  const SmallDisk disk(folder / "disk", "size=128m");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small tmpfs needs root";
+  const std::string run = folder / "disk/run";
+  Program program(train(run, {"train.steps=1000000", "run.keep=1", "train.log_every=1"}));
+  ASSERT_TRUE(program.wait_for("5/1000000  loss"));
+  fill(folder / "disk/filler");
+  ASSERT_TRUE(program.wait_for("metrics.jsonl: cannot write: No space left on device")) << program.err_so_far();
+  ASSERT_TRUE(program.wait_for("not saved  step")) << program.err_so_far();
+  // Ten steps later it still trains, and has not said it again.
+  const auto steps = [&] {
+    const std::string out = program.out_so_far();
+    return std::count(out.begin(), out.end(), '\n');
+  };
+  const auto before = steps();
+  ASSERT_TRUE(program.wait_until([&] { return steps() > before + 10; }));
+  const std::string out = program.out_so_far();
+  EXPECT_EQ(out.find("cannot write"), out.rfind("cannot write")) << out;
+
+  const int64_t kept = open_checkpoint(run).manifest.step;
+  fs::remove(folder / "disk/filler");
+  ASSERT_TRUE(program.wait_for("metrics.jsonl is written again; steps "));
+  ASSERT_TRUE(program.wait_until([&] { return open_checkpoint(run).manifest.step > kept; }));
+  program.signal(SIGTERM);
+  const Outcome o = program.wait();
+  EXPECT_EQ(o.code, 75) << o.err;
+
+  const int64_t last = open_checkpoint(run).manifest.step;
+  expect_whole(run, last);
+  std::ifstream metrics(run + "/metrics.jsonl");
+  int64_t lines = 0, step = 0;
+  for (std::string line; std::getline(metrics, line); ++lines) {
+    const int64_t now = nlohmann::json::parse(line)["step"];  // throws for half a line
+    EXPECT_GT(now, step);
+    step = now;
+  }
+  EXPECT_EQ(step, last);
+  EXPECT_LT(lines, last);
+}
+
+// A dataset that the disk cannot hold: a clear error, and on a larger one it goes on to the same bytes.
+TEST_F(DiskFaults, BuildingADatasetGoesOnWhenTheDiskHasBecomeLarger) {
+  const SmallDisk disk(folder / "disk", "size=1m");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small tmpfs needs root";
+  std::string text;
+  for (int i = 0; i < 60000; ++i) text += fmt::format("line {} of a text\n", i);
+  put_file(folder / "text", text);
+  DataBuild build;
+  build.from.inputs = {folder / "text"};
+  build.from.document = TextInputs::Document::kLine;
+  build.batch_bytes = 1 << 14;
+  build.keep_bytes = 1 << 16;
+  build.out = folder / "whole";
+  build_dataset(build);
+  build.out = folder / "disk/x";
+  const std::string why = message_of<Error>([&] { build_dataset(build); });
+  EXPECT_NE(why.find("disk/x.building: No space left on device; started again, it goes on"), std::string::npos) << why;
+  EXPECT_FALSE(fs::exists(build.out + ".bin"));
+  const Outcome o = run_weft({"data", "build", "--out", folder / "disk/y", folder / "text"});
+  EXPECT_EQ(o.code, 3) << o.out;
+  EXPECT_NE(o.err.find("No space left on device"), std::string::npos) << o.err;
+
+  ASSERT_TRUE(disk.resize("size=16m"));
+  EXPECT_GT(build_dataset(build).resumed, 0);
+  for (const char* ending : {".bin", ".idx", ".tokenizer.json"}) {
+    EXPECT_TRUE(get_file(build.out + ending) == get_file((folder / "whole") + ending)) << ending;
+  }
 }
 
 TEST_F(DiskFaults, ALimitOfFileSizesIsToldAndTheCheckpointBeforeStays) {
