@@ -49,6 +49,34 @@ TEST_F(Resume, AfterBeingKilledEqualsUninterrupted) {
   EXPECT_TRUE(weights("whole") == weights("parts")) << "weights or moments differ";
 }
 
+// Hashes of weights and moments, by name.
+std::map<std::string, std::string> hashes_of(const std::string& checkpoint, const std::string& of) {
+  std::map<std::string, std::string> hashes;
+  for (const Manifest::Piece& piece : read_checkpoint(checkpoint).manifest.pieces) {
+    if (piece.tensor.starts_with(of)) hashes[piece.tensor] = piece.hash;
+  }
+  return hashes;
+}
+
+// Checkpoints hold f32 whatever a run computes in: after a step that changes nothing, the weights are
+// those that the run in the other precision left, to the bit.
+TEST_F(Resume, GoesOnInAnotherPrecision) {
+  for (const auto& [first, second] : std::map<std::string, std::string>{{"bf16", "f32"}, {"f32", "bf16"}}) {
+    const std::string run = first + "_first";
+    ASSERT_EQ(run_weft(arguments(run, {"train.steps=4", "train.precision=" + first})).code, 0);
+    const Outcome o = run_weft(
+        arguments(run, {"train.steps=5", "train.precision=" + second, "optimizer.lr=0", "model.moe.bias_rate=0"}));
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.out.find(fmt::format(R"(train.precision "{}" -> "{}")", first, second)), std::string::npos) << o.out;
+    const auto found = checkpoints(run);
+    ASSERT_EQ(found.size(), 2u);
+    const auto before = hashes_of(found[0], "parameters/"), after = hashes_of(found[1], "parameters/");
+    EXPECT_GT(before.size(), 10u);
+    EXPECT_EQ(before, after) << first;
+    EXPECT_NE(hashes_of(found[0], "adam/m/"), hashes_of(found[1], "adam/m/")) << "no step was made";
+  }
+}
+
 TEST_F(Resume, PassesOverADamagedCheckpointAndSaysSo) {
   ASSERT_EQ(run_weft(arguments("run", {"train.steps=8"})).code, 0);
   const fs::path newest = checkpoints("run").back() / "rank-00000.h5";
