@@ -351,6 +351,28 @@ TEST(Pruning, LeavesOutBlocksAndKeepsItsPromise) {
   }
 }
 
+// What is pruned is not read, neither forward nor backward: values that are no numbers there change no
+// bit of what far queries and their keys get.
+TEST(Pruning, ReadsNothingOfWhatItLeavesOut) {
+  for (const Isa isa : available_isas()) {
+    SCOPED_TRACE(name_of(isa));
+    Rig rig(2, isa);
+    const Case c{.documents = {0, 1100}, .heads = 2, .value = 16, .gates = {0.5}, .prune = true};
+    Problem whole(rig, c), spoilt(rig, c);
+    constexpr int64_t kSpoilt = 64, kFar = 640;  // a block of keys; queries that have forgotten it
+    std::fill_n(spoilt.v.data<float>(), kSpoilt * c.kv_heads * c.value, std::nanf(""));
+    whole.run(rig.exec);
+    spoilt.run(rig.exec);
+    const int64_t rest = c.documents.back() - kFar;
+    EXPECT_TRUE(std::isnan(spoilt.out.data<float>()[0]));
+    for (const auto& [a, b] : {std::pair(whole.out, spoilt.out), {whole.dq, spoilt.dq},
+                               {whole.dk, spoilt.dk}, {whole.dv, spoilt.dv},
+                               {whole.d_log_forget, spoilt.d_log_forget}}) {
+      EXPECT_TRUE(SameBits(a.row_range(kFar, rest), b.row_range(kFar, rest)));
+    }
+  }
+}
+
 TEST(Pruning, ChangesNothingWhereGatesAreWeak) {
   Rig rig;
   Case c = kTrained;
