@@ -241,11 +241,12 @@ Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) 
       batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
       batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
     }
-    if ((first + r) % 3 == 0) {
-      batch.targets.data<int32_t>()[r * length + 10] = -1;
+    const int64_t kind = (first + r) % 3, border = kind == 0 ? length / 3 + 1 : length / 2;
+    if (kind == 0) {
+      batch.targets.data<int32_t>()[r * length + border - 1] = -1;
       --batch.target_tokens;
     }
-    batch.documents.push_back(static_cast<int32_t>(r * length + 11));
+    if (kind < 2) batch.documents.push_back(static_cast<int32_t>(r * length + border));
     batch.documents.push_back(static_cast<int32_t>((r + 1) * length));
   }
   return batch;

@@ -51,8 +51,10 @@ Config family_hybrid(const std::vector<std::string>& overrides = {});
 // that 1, 2, 3, 4 and 6 data ranks can share them; odd widths where they are allowed.
 Config tiny_hybrid(const std::vector<std::string>& overrides = {});
 
-// Rows of a simple rule, each with two documents; the last target of the first does not count in
-// every third row, so that ranks have different numbers of targets.
+// Rows of a simple rule, of three kinds in turn: two documents, of which the second crosses every
+// border between 2, 3 or 4 sequence ranks but one; two, the second of which starts where the second
+// of two ranks does; one that goes through the spans of all ranks. The last target of a document
+// does not count in the first kind, so that ranks have different numbers of targets.
 Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows);
 
 // Losses, norms, counts of experts, weights and the loss of an evaluation, as far as sums in
