@@ -60,6 +60,7 @@ int on_ranks(const Config& config, const std::function<int(const RankContext&)>&
   const Launch launch = this_launch();
   const Layout layout = make_layout(config, launch.rank, launch.size);
   check_model(config, layout);
+  pin_to_own_cores(launch);
   World world(launch);
   if (launch.size == 1) return run_body(config, world, make_mesh(config, layout, world), body);
   std::shared_ptr<const Mesh> mesh;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 
@@ -16,6 +17,21 @@ std::optional<int> number(const char* text) {
   const long value = std::strtol(text, &end, 10);
   if (*end != '\0' || value < 0 || value > 1 << 24) return std::nullopt;
   return static_cast<int>(value);
+}
+
+// Of "4(x2),3", Slurm's list of tasks by node, those of node `node`.
+std::optional<int> tasks_on(const char* list, int node) {
+  for (const char* at = list; at != nullptr && *at != '\0';) {
+    int tasks = 0, nodes = 1, length = 0;
+    if (std::sscanf(at, "%8d%n", &tasks, &length) != 1 || tasks < 1) break;
+    at += length;
+    length = 0;
+    if (std::sscanf(at, "(x%8d)%n", &nodes, &length) == 1) at += length;
+    if (node < nodes) return tasks;
+    node -= nodes;
+    if (*at++ != ',') break;
+  }
+  return std::nullopt;
 }
 
 bool meet(const CoreMask& a, const CoreMask& b) {
@@ -39,8 +55,11 @@ Launch launch_of(const std::function<const char*(const char*)>& environment) {
   const auto rank = read("PMIX_RANK");
   const auto size = read("SLURM_NTASKS");
   if (!rank || !size) return {};
+  // SLURM_NTASKS_PER_NODE is there only where somebody asked for it, and not always kept to.
+  const auto here =
+      tasks_on(environment("SLURM_STEP_TASKS_PER_NODE"), read("SLURM_NODEID").value_or(0));
   return {*rank, *size, read("SLURM_LOCALID").value_or(0),
-          std::max(1, read("SLURM_NTASKS_PER_NODE").value_or(1))};
+          std::max(1, here.value_or(read("SLURM_NTASKS_PER_NODE").value_or(1)))};
 }
 
 Launch this_launch() {
@@ -57,6 +76,34 @@ CoreMask this_core_mask() {
     if (CPU_ISSET(core, &set)) mask[core / 64] |= uint64_t{1} << (core % 64);
   }
   return mask;
+}
+
+CoreMask part_of(const CoreMask& mask, int index, int parts) {
+  int cores = 0;
+  for (const uint64_t word : mask) cores += std::popcount(word);
+  if (cores < parts) return mask;
+  CoreMask part(mask.size());
+  int before = 0;  // cores of the mask
+  for (size_t core = 0; core < mask.size() * 64; ++core) {
+    const uint64_t bit = uint64_t{1} << (core % 64);
+    if ((mask[core / 64] & bit) == 0) continue;
+    if (before >= cores * index / parts && before < cores * (index + 1) / parts) {
+      part[core / 64] |= bit;
+    }
+    ++before;
+  }
+  return part;
+}
+
+void pin_to_own_cores(const Launch& launch) {
+  if (std::getenv("WEFT_PIN") == nullptr || launch.local_size == 1) return;
+  const CoreMask mine = part_of(this_core_mask(), launch.local_rank, launch.local_size);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if ((mine[core / 64] >> (core % 64) & 1) != 0) CPU_SET(core, &set);
+  }
+  sched_setaffinity(0, sizeof set, &set);  // where it is not allowed, cores stay shared
 }
 
 int threads_for(const std::vector<CoreMask>& masks, size_t index) {

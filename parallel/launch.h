@@ -22,6 +22,15 @@ Launch this_launch();
 using CoreMask = std::vector<uint64_t>;
 CoreMask this_core_mask();
 
+// Part `index` of the cores in `mask`, cut into `parts` that differ by one at most; all of them
+// where they do not suffice for one each.
+CoreMask part_of(const CoreMask& mask, int index, int parts);
+
+// The processes of a node that mpirun has not bound share its cores out among themselves, where
+// launcher/run asks for it (WEFT_PIN): nodes of a hostfile have cores that only they know the number
+// of. For the calling thread and those it starts.
+void pin_to_own_cores(const Launch& launch);
+
 // Threads for the rank whose mask is masks[index], so that the ranks of one node, whose masks these
 // are, do not fight: the cores it may use, divided by the ranks that may use the same ones; at
 // least one.

@@ -37,6 +37,39 @@ TEST(Launch, ReadsOpenMpiAndSlurm) {
   EXPECT_EQ(with({{"OMPI_COMM_WORLD_SIZE", "six"}}).size, 1);
 }
 
+// Slurm lists the tasks of a step's nodes, "4(x2),3": 4, 4 and 3.
+TEST(Launch, CountsTheTasksOfItsOwnNodeUnderSlurm) {
+  const auto local_size = [](const std::string& list, const std::string& node,
+                             const std::string& asked = "") {
+    std::map<std::string, std::string> all = {{"PMIX_RANK", "0"}, {"SLURM_NTASKS", "11"}};
+    if (!list.empty()) all["SLURM_STEP_TASKS_PER_NODE"] = list;
+    if (!node.empty()) all["SLURM_NODEID"] = node;
+    if (!asked.empty()) all["SLURM_NTASKS_PER_NODE"] = asked;
+    return with(all).local_size;
+  };
+  EXPECT_EQ(local_size("4(x2),3", "0"), 4);
+  EXPECT_EQ(local_size("4(x2),3", "1"), 4);
+  EXPECT_EQ(local_size("4(x2),3", "2"), 3);
+  EXPECT_EQ(local_size("2,3(x2),1", "3"), 1);
+  EXPECT_EQ(local_size("8", "0"), 8);
+  EXPECT_EQ(local_size("8", ""), 8);
+  EXPECT_EQ(local_size("3(x2)", "1", "6"), 3);  // what was asked for is not what came
+  EXPECT_EQ(local_size("", "0", "6"), 6);
+  EXPECT_EQ(local_size("", ""), 1);
+  for (const char* broken : {"4", "4(x", "4(x1", ",", "x", "-4(x9)", "0(x9)", "4(x1)3"}) {
+    EXPECT_EQ(local_size(broken, "1"), 1) << broken;
+  }
+}
+
+TEST(Launch, CutsCoresIntoPartsOfTheirOwn) {
+  EXPECT_EQ(part_of({0xff}, 0, 2), (CoreMask{0x0f}));
+  EXPECT_EQ(part_of({0xff}, 1, 2), (CoreMask{0xf0}));
+  EXPECT_EQ(part_of({0xb1}, 1, 2), (CoreMask{0xa0}));        // of cores 0, 4, 5 and 7
+  EXPECT_EQ(part_of({0x7f}, 2, 3), (CoreMask{0x70}));        // 2, 2 and 3
+  EXPECT_EQ(part_of({0x03}, 2, 3), (CoreMask{0x03}));        // too few
+  EXPECT_EQ(part_of({0, 0x0f}, 1, 2), (CoreMask{0, 0x0c}));  // beyond 64
+}
+
 TEST(Launch, SharesCoresWithTheRanksThatMayUseThem) {
   const CoreMask all = {0xff}, low = {0x0f}, high = {0xf0}, one = {0x01};
   EXPECT_EQ(threads_for({all}, 0), 8);
