@@ -24,8 +24,10 @@ struct Station {
 std::string located(const Station& station, std::string_view what);
 
 // A mistake in a config meets all ranks alike, and mpirun ends them all when the first one exits:
-// the others wait for the first to tell it. A rank that fails alone speaks when that time is over.
-inline constexpr std::chrono::milliseconds kEverybodysMistake{2000}, kOwnFailure{500};
+// the others wait for the first to tell it. A rank that fails alone, or that nobody ends (srun), or
+// whose first rank is slow, speaks when that time is over: the message is never lost, and the job is
+// refused within a second.
+inline constexpr std::chrono::milliseconds kEverybodysMistake{700}, kOwnFailure{500};
 void let_first_rank_speak(std::chrono::milliseconds patience);
 
 // Says what failed on stderr and returns the exit code for it.

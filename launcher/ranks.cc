@@ -48,18 +48,30 @@ std::string doing(const Mesh* mesh) {
   return now.call == nullptr ? place : fmt::format("{}, in {} over {}", place, now.call, now.axis);
 }
 
-// What layers refuse of this place, they refuse before MPI starts: weights are declared, never allocated.
-void check_model(const Config& config, const Layout& layout) {
-  ParameterStore store(layout.here);
+// Weights are declared, never allocated.
+void declare_model(const Config& config, const Coordinates& here) {
+  ParameterStore store(here);
   ModelStage(config.model, Recompute::kNone, DType::kF32, store);
+}
+
+// What layers refuse, they refuse before MPI starts: of themselves, and then of where they are cut.
+Layout layout_of(const Config& config, const Launch& launch) {
+  declare_model(config, {});
+  return make_layout(config, launch.rank, launch.size, [&](const Coordinates& here) -> std::string {
+    try {
+      declare_model(config, here);
+    } catch (const ConfigError& refused) {
+      return refused.what();
+    }
+    return "";
+  });
 }
 
 }  // namespace
 
 int on_ranks(const Config& config, const std::function<int(const RankContext&)>& body) {
   const Launch launch = this_launch();
-  const Layout layout = make_layout(config, launch.rank, launch.size);
-  check_model(config, layout);
+  const Layout layout = layout_of(config, launch);
   pin_to_own_cores(launch);
   World world(launch);
   if (launch.size == 1) return run_body(config, world, make_mesh(config, layout, world), body);

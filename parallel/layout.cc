@@ -50,8 +50,8 @@ Coordinates coordinates_of(const ParallelConfig& p, int rank, int world) {
   return here;
 }
 
-Layout make_layout(const Config& config, int rank, int world) {
-  check_layout(config, world);
+Layout make_layout(const Config& config, int rank, int world, const PlaceRule& model) {
+  check_layout(config, world, model);
   return {config.parallel, rank, world, coordinates_of(config.parallel, rank, world)};
 }
 

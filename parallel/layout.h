@@ -6,6 +6,7 @@
 
 #include "core/parameter.h"
 #include "core/run_config.h"
+#include "parallel/layout_rules.h"
 
 namespace weft {
 
@@ -49,8 +50,8 @@ struct Layout {
 };
 
 // The layout of `rank`. Throws ConfigError with the whole product, the broken rule and the nearest
-// layouts that work when the config does not fit that many ranks.
-Layout make_layout(const Config& config, int rank, int world);
+// layouts that work when the config, or its model's layers (`model`), does not fit that many ranks.
+Layout make_layout(const Config& config, int rank, int world, const PlaceRule& model = {});
 
 // Coordinates alone, for degrees that divide `world`.
 Coordinates coordinates_of(const ParallelConfig& degrees, int rank, int world);

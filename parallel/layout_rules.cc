@@ -1,13 +1,16 @@
 #include "parallel/layout_rules.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "parallel/layout.h"
 
 namespace weft {
 namespace {
@@ -23,8 +26,12 @@ std::string multiples_beside(int64_t value, int64_t step) {
   return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
 }
 
+// Each degree fits into 20 bits, so no product of three overflows; one that divides the world is an
+// int again.
+int64_t known_ranks(const ParallelConfig& p) { return int64_t{p.tensor} * p.sequence * p.pipe; }
+
 std::string product(const ParallelConfig& p, int world) {
-  const int known = p.tensor * p.sequence * p.pipe;
+  const int64_t known = known_ranks(p);
   if (world % known != 0) {
     return fmt::format("tensor {} x sequence {} x pipe {} = {}", p.tensor, p.sequence, p.pipe,
                        known);
@@ -35,7 +42,7 @@ std::string product(const ParallelConfig& p, int world) {
 
 // Degrees by themselves: do they factor the ranks?
 std::optional<Broken> broken_product(const ParallelConfig& p, int world) {
-  const int known = p.tensor * p.sequence * p.pipe;
+  const int64_t known = known_ranks(p);
   if (world % known != 0) {
     return Broken{p.pipe > 1       ? "parallel.pipe"
                   : p.sequence > 1 ? "parallel.sequence"
@@ -45,7 +52,7 @@ std::optional<Broken> broken_product(const ParallelConfig& p, int world) {
                               "pipe)); with these degrees: -n {}",
                               known, world, multiples_beside(world, known))};
   }
-  const int stage = world / p.pipe, experts = p.expert * p.expert_tensor;
+  const int64_t stage = world / p.pipe, experts = int64_t{p.expert} * p.expert_tensor;
   if (stage % experts != 0) {
     return Broken{p.expert > 1 ? "parallel.expert" : "parallel.expert_tensor",
                   fmt::format("expert {} x expert_tensor {} = {} does not divide the {} tensor x "
@@ -110,8 +117,7 @@ std::optional<Broken> broken_shares(const Config& config, const ParallelConfig& 
   }
   if (auto broken = broken_heads(config, p)) return broken;
   if (auto broken = broken_experts(config, p)) return broken;
-  const int64_t data = world / (p.tensor * p.sequence * p.pipe),
-                share = data * config.train.micro_batch;
+  const int64_t data = world / known_ranks(p), share = data * config.train.micro_batch;
   if (config.train.global_batch % share != 0) {
     return Broken{
         "train.global_batch",
@@ -134,10 +140,37 @@ std::optional<Broken> broken_shares(const Config& config, const ParallelConfig& 
   return std::nullopt;
 }
 
-std::optional<Broken> broken_rule(const Config& config, const ParallelConfig& p, int world) {
-  if (auto broken = broken_product(p, world)) return broken;
-  return broken_shares(config, p, world);
-}
+// All rules of one config and world, for the layout that was asked for and for those to be offered.
+class Rules {
+ public:
+  Rules(const Config& config, int world, const PlaceRule& model)
+      : config_(config), world_(world), model_(model) {}
+
+  std::optional<Broken> broken(const ParallelConfig& p) {
+    if (auto broken = broken_by_numbers(p)) return broken;
+    const std::string& why = refused_by_model(p);
+    if (why.empty()) return std::nullopt;
+    return Broken{p.tensor > 1 ? "parallel.tensor" : "parallel.expert", why};
+  }
+  // All but the model's: enough to leave most of many layouts out.
+  std::optional<Broken> broken_by_numbers(const ParallelConfig& p) const {
+    if (auto broken = broken_product(p, world_)) return broken;
+    return broken_shares(config_, p, world_);
+  }
+
+ private:
+  // Asked once for all layouts that cut the layers alike.
+  const std::string& refused_by_model(const ParallelConfig& p) {
+    const auto [at, added] = asked_.try_emplace({p.tensor, p.expert, p.expert_tensor});
+    if (added && model_) at->second = model_(coordinates_of(p, 0, world_));
+    return at->second;
+  }
+
+  const Config& config_;
+  int world_;
+  const PlaceRule& model_;
+  std::map<std::array<int, 3>, std::string> asked_;
+};
 
 std::vector<int> divisors(int n) {
   std::vector<int> out;
@@ -158,11 +191,11 @@ std::string short_text(const ParallelConfig& p, int world) {
   std::string text = fmt::format("tensor {}, sequence {}, pipe {}", p.tensor, p.sequence, p.pipe);
   if (p.expert > 1) text += fmt::format(", expert {}", p.expert);
   if (p.expert_tensor > 1) text += fmt::format(", expert_tensor {}", p.expert_tensor);
-  return fmt::format("{} (data {})", text, world / (p.tensor * p.sequence * p.pipe));
+  return fmt::format("{} (data {})", text, world / known_ranks(p));
 }
 
 // The three layouts of `world` ranks nearest to `asked` that keep all rules.
-std::string nearest_layouts(const Config& config, const ParallelConfig& asked, int world) {
+std::string nearest_layouts(Rules& rules, const ParallelConfig& asked, int world) {
   std::vector<std::pair<double, ParallelConfig>> found;
   const std::vector<int> all = divisors(world);
   // Who did not ask for an axis is not offered it.
@@ -172,7 +205,7 @@ std::string nearest_layouts(const Config& config, const ParallelConfig& asked, i
       for (const int width : offered(asked.expert_tensor)) {
         ParallelConfig p = dense;
         p.expert = expert, p.expert_tensor = width;
-        if (!broken_rule(config, p, world)) found.emplace_back(distance(p, asked), p);
+        if (!rules.broken_by_numbers(p)) found.emplace_back(distance(p, asked), p);
       }
     }
   };
@@ -188,23 +221,24 @@ std::string nearest_layouts(const Config& config, const ParallelConfig& asked, i
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (found.empty()) return "";
-  std::string text = fmt::format("; layouts of {} ranks that work: ", world);
-  for (size_t i = 0; i < std::min<size_t>(3, found.size()); ++i) {
-    text += (i == 0 ? "" : "; ") + short_text(found[i].second, world);
+  std::vector<std::string> texts;
+  for (const auto& [far, p] : found) {
+    if (texts.size() < 3 && !rules.broken(p)) texts.push_back(short_text(p, world));
   }
-  return text;
+  if (texts.empty()) return "";
+  return fmt::format("; layouts of {} ranks that work: {}", world, fmt::join(texts, "; "));
 }
 
 }  // namespace
 
-void check_layout(const Config& config, int world) {
+void check_layout(const Config& config, int world, const PlaceRule& model) {
   WEFT_CHECK(world > 0, "a world of {} ranks", world);
-  const std::optional<Broken> broken = broken_rule(config, config.parallel, world);
+  Rules rules(config, world, model);
+  const std::optional<Broken> broken = rules.broken(config.parallel);
   if (!broken) return;
   throw ConfigError("{}: parallel: {}: {}{}", config.where(broken->key),
                     product(config.parallel, world), broken->why,
-                    nearest_layouts(config, config.parallel, world));
+                    nearest_layouts(rules, config.parallel, world));
 }
 
 }  // namespace weft

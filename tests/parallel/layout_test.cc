@@ -146,6 +146,20 @@ INSTANTIATE_TEST_SUITE_P(
               {"parallel.tensor=2", "parallel.pipe=3"},
               {"tensor 2 x sequence 1 x pipe 3 = 6", "8 ranks", "-n 6 or 12",
                "tensor 2, sequence 1, pipe 2 (data 2)"}},
+        // 2^32 and more: as an int these products would be 0.
+        Wrong{"HugeProduct",
+              3,
+              {"parallel.tensor=65536", "parallel.sequence=65536"},
+              {"tensor 65536 x sequence 65536 x pipe 1 = 4294967296", "3 ranks", "-n 4294967296",
+               "tensor 1, sequence 3, pipe 1 (data 1)"}},
+        Wrong{"HugestProduct",
+              2,
+              {"parallel.tensor=1048576", "parallel.sequence=1048576", "parallel.pipe=1048576"},
+              {"= 1152921504606846976", "2 ranks", "tensor 1, sequence 1, pipe 2 (data 1)"}},
+        Wrong{"HugeExpertMesh",
+              4,
+              {"model.moe.experts=65536", "parallel.expert=65536", "parallel.expert_tensor=65536"},
+              {"expert 65536 x expert_tensor 65536 = 4294967296", "4 tensor", "expert 4"}},
         Wrong{"Heads", 3, {"parallel.tensor=3"}, {"heads = 4", "3 tensor ranks", "tensor 1"}},
         Wrong{"ExpertMesh",
               4,
@@ -178,6 +192,26 @@ TEST(Layout, PlacesLayersAsTheyAreGiven) {
     });
     EXPECT_NE(message.find("nearest: \"2,2,2\""), std::string::npos) << wrong << ": " << message;
   }
+}
+
+// What only the layers know is a rule like others, asked once for each way to cut them.
+TEST(Layout, OffersOnlyWhatTheModelTakes) {
+  const Config config = config_with({"parallel.tensor=4", "model.layer.L.heads=12",
+                                     "model.layer.N.heads=12", "parallel.sequence=2"});
+  int asked = 0;
+  const PlaceRule model = [&](const Coordinates& here) -> std::string {
+    ++asked;
+    return here[Axis::kTensor].size > 2 ? "the model's own reason" : "";
+  };
+  EXPECT_NO_THROW(make_layout(config, 0, 24));
+  const std::string message = message_of<ConfigError>([&] { make_layout(config, 0, 24, model); });
+  EXPECT_EQ(
+      message,
+      "command line: parallel: tensor 4 x sequence 2 x data 3 x pipe 1 = 24 ranks: the model's "
+      "own reason; layouts of 24 ranks that work: tensor 2, sequence 2, pipe 1 (data 6); "
+      "tensor 2, sequence 3, pipe 1 (data 4); tensor 1, sequence 2, pipe 1 (data 12)");
+  EXPECT_LE(asked, 6);  // of 1, 2, 3, 4, 6 and 12 tensor ranks
+  EXPECT_NO_THROW(make_layout(config_with({"parallel.tensor=2"}), 0, 24, model));
 }
 
 TEST(Layout, OfThousandsOfRanksIsRefusedQuickly) {
