@@ -2,6 +2,10 @@
 // late is the same numbers in the same order.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
+#include "parallel/thread_comm.h"
 #include "tests/support/rank_training.h"
 
 namespace weft::test {
@@ -71,6 +75,150 @@ std::vector<Case> cases() {
        {p("pipe=2"), p("schedule=interleaved"), p("virtual_stages=2"), "model.layers=4",
         "model.pattern=LNDL"}},
   };
+}
+
+// Where in a step something begins to travel, or is waited for.
+struct Moment {
+  enum class Kind : uint8_t { kStart, kWait } kind;
+  std::string what;  // "reduce_scatter"
+  int64_t step;
+  std::string phase;
+  int64_t layer;
+};
+
+// A rank's communicator that notes such moments.
+class Noting final : public Communicator {
+ public:
+  struct Notes {
+    const Activity* activity = nullptr;  // not before the mesh is there
+    std::vector<Moment> moments;
+
+    void add(Moment::Kind kind, const char* what) {
+      const Activity::Now now = activity->now();
+      moments.push_back({kind, what, now.step, now.phase, now.layer});
+    }
+  };
+
+  Noting(std::unique_ptr<Communicator> inner, Notes& notes)
+      : inner_(std::move(inner)), notes_(notes) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::string_view name() const override { return inner_->name(); }
+  void all_reduce(Exec& e, View inout, ReduceOp op) override { inner_->all_reduce(e, inout, op); }
+  void all_gather(Exec& e, ConstView mine, View all) override { inner_->all_gather(e, mine, all); }
+  void reduce_scatter(Exec& e, ConstView all, View mine) override {
+    inner_->reduce_scatter(e, all, mine);
+  }
+  void all_to_all_v(Exec& e, ConstView send, std::span<const int64_t> send_rows, View recv,
+                    std::span<const int64_t> recv_rows) override {
+    inner_->all_to_all_v(e, send, send_rows, recv, recv_rows);
+  }
+  void transfer(Exec& e, std::span<const Transfer> together) override {
+    inner_->transfer(e, together);
+  }
+  std::unique_ptr<Pending> start(Exec& e, std::span<const Transfer> together) override {
+    return inner_->start(e, together);
+  }
+  void barrier() override { inner_->barrier(); }
+  std::unique_ptr<Pending> start_together(Exec& e, const Collective& what,
+                                          std::vector<Transfer> parts) override {
+    notes_.add(Moment::Kind::kStart, what.name);
+    return std::make_unique<Noted>(inner_->start_together(e, what, std::move(parts)), what.name,
+                                   notes_);
+  }
+
+ private:
+  class Noted final : public Pending {
+   public:
+    Noted(std::unique_ptr<Pending> inner, const char* what, Notes& notes)
+        : inner_(std::move(inner)), what_(what), notes_(notes) {}
+    void wait() override {
+      notes_.add(Moment::Kind::kWait, what_);
+      inner_->wait();
+    }
+
+   private:
+    std::unique_ptr<Pending> inner_;
+    const char* what_;
+    Notes& notes_;
+  };
+  std::unique_ptr<Communicator> inner_;
+  Notes& notes_;
+};
+
+// Two steps of two data ranks; what the first of them noted. Each of the three layers has more
+// weights than a bucket holds, so that its sums need not wait for the next layer's.
+std::vector<Moment> moments_of_training(const std::string& overlap) {
+  const Config config =
+      tiny_config(R"(
+[model]
+vocab = 61
+hidden = 256
+layers = 3
+pattern = "L"
+[model.layer.L]
+mixer = "bla"
+heads = 4
+ffn = "dense"
+[model.dense]
+ffn = 2048
+)",
+                  {"train.global_batch=2", "train.steps=2", "parallel.overlap=" + overlap});
+  std::vector<Moment> moments;
+  run_ranks(2, [&](ThreadComm& world, Exec&) {
+    Noting::Notes notes;
+    Runtime runtime(1);
+    const auto mesh = std::make_shared<Mesh>(
+        make_layout(config, world.rank(), 2), [&](int color, int key, const std::string& axis) {
+          return std::make_unique<Noting>(world.split(color, key, axis), notes);
+        });
+    notes.activity = &mesh->activity();
+    Trainer trainer(config, runtime, mesh);
+    trainer.initialize();
+    for (int64_t s = 0; s < 2; ++s) {
+      mesh->activity().at(s + 1, "");
+      trainer.step(s, 2 * s, [&](Pool& pool, int64_t first, int64_t rows) {
+        return rule_batch(config, pool, first, rows);
+      });
+    }
+    trainer.finish();
+    if (world.rank() == 0) moments = notes.moments;
+  });
+  return moments;
+}
+
+// The layers in which this happened during the second step.
+std::set<int64_t> layers_with(const std::vector<Moment>& moments, Moment::Kind kind,
+                              const std::string& what, const std::string& phase) {
+  std::set<int64_t> layers;
+  for (const Moment& m : moments) {
+    if (m.kind == kind && m.what == what && m.phase == phase && m.step == 2) layers.insert(m.layer);
+  }
+  return layers;
+}
+
+using Layers = std::set<int64_t>;
+
+TEST(Overlap, SumsTravelBehindEveryLayerOfTheBackward) {
+  const auto sums = [](const char* overlap) {
+    return layers_with(moments_of_training(overlap), Moment::Kind::kStart, "reduce_scatter",
+                       "backward");
+  };
+  EXPECT_EQ(sums("true"), (Layers{0, 1, 2}));  // on their way when the next one begins
+  EXPECT_EQ(sums("false"), Layers{});
+}
+
+TEST(Overlap, NewWeightsTravelUntilTheLayersOfTheNextForwardNeedThem) {
+  const std::vector<Moment> with = moments_of_training("true");
+  const auto before_forward = std::count_if(with.begin(), with.end(), [](const Moment& m) {
+    return m.kind == Moment::Kind::kStart && m.what == "all_gather" && m.step == 2 && m.layer < 0;
+  });
+  EXPECT_GT(before_forward, 0);
+  // The first layer waits for its own, the others are still under way when it begins.
+  EXPECT_EQ(layers_with(with, Moment::Kind::kWait, "all_gather", "forward"), (Layers{0, 1, 2}));
+  const std::vector<Moment> without = moments_of_training("false");
+  EXPECT_EQ(layers_with(without, Moment::Kind::kWait, "all_gather", "forward"), Layers{});
 }
 
 INSTANTIATE_TEST_SUITE_P(All, OverlapOnRanks, testing::ValuesIn(cases()),
