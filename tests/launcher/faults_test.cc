@@ -61,6 +61,18 @@ TEST_F(Faults, AnExceptionNamesRankPlaceAndStepAndEndsAllWithCode3) {
   expect_says(o, "rank 1 (pipe 0, data 1, sequence 0, tensor 0), step 3:\n  a drill");
 }
 
+TEST_F(Faults, AnExceptionInsideAStepNamesTheLayer) {
+  for (const auto& [at, doing] : {std::pair{"1:2:backward:1", "step 2, backward of layer 1"},
+                                  std::pair{"0:3:forward:0", "step 3, forward of layer 0"}}) {
+    const Drill drill(at);
+    const Outcome o = run_ranked(2, train("drill"));
+    EXPECT_EQ(o.code, 3) << o.err;
+    const std::string rank(1, at[0]);
+    expect_says(o, "rank " + rank + " (pipe 0, data " + rank + ", sequence 0, tensor 0), " + doing +
+                       ":\n  a drill: WEFT_FAIL_AT=" + at);
+  }
+}
+
 TEST_F(Faults, ARankThatHangsIsNamedWithTheCallItSitsInAndAllEnd) {
   const Outcome o = drill(":hang");
   EXPECT_EQ(o.code, 3) << o.err;
