@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launcher/trainer.h"
+#include "tests/support/training_bounds.h"
 
 namespace weft::test {
 
@@ -12,6 +13,7 @@ struct History {
   std::vector<StepResult> steps;
   std::vector<float> weights;  // whole parameters, one after the other by name
   double valid = 0;
+  TrainingBounds bounds;  // not known of those that came from processes
 };
 
 // Tokens of a synthetic language: samples [first, first + rows).
@@ -58,9 +60,10 @@ Config tiny_hybrid(const std::vector<std::string>& overrides = {});
 Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows);
 
 // Losses, norms, counts of experts, weights and the loss of an evaluation, as far as sums in
-// another order allow: a few hundred roundings of 6e-8, which some steps of Adam amplify by at most
-// lr / epsilon each. The experts must be those of a common trace: a choice between two that are
-// nearly equal could turn.
+// another order allow: losses and weights within want.bounds, and never more than a few hundred
+// roundings of 6e-8, as are norms, which some steps of Adam amplify by at most lr / epsilon each.
+// The largest share of a bound that was used is a property of the test. The experts must be those
+// of a common trace: a choice between two that are nearly equal could turn.
 void expect_same_training(const History& got, const History& want, const std::string& what);
 void expect_same_bits(const History& got, const History& want, const std::string& what);
 
