@@ -10,19 +10,22 @@
 namespace weft::test {
 namespace {
 
-History train(const LayoutCase& layout, const std::vector<std::string>& overrides) {
+using Model = Config (*)(const std::vector<std::string>& overrides);
+
+History train(const LayoutCase& layout, const std::vector<std::string>& overrides,
+              Model model = family_hybrid) {
   std::vector<std::string> all = layout.overrides();
   all.insert(all.end(), overrides.begin(), overrides.end());
-  return train_on_ranks(family_hybrid(all), layout.ranks(), rule_batch);
+  return train_on_ranks(model(all), layout.ranks(), rule_batch);
 }
 
 class Layouts : public testing::Test {
  protected:
-  void expect_promise(const std::vector<LayoutCase>& layouts) {
+  void expect_promise(const std::vector<LayoutCase>& layouts, Model model = family_hybrid) {
     const std::string file = folder_ / "routing.safetensors";
-    const History one = train({}, {"run.routing_trace=write:" + file});
+    const History one = train({}, {"run.routing_trace=write:" + file}, model);
     for (const LayoutCase& layout : layouts) {
-      const History many = train(layout, {"run.routing_trace=replay:" + file});
+      const History many = train(layout, {"run.routing_trace=replay:" + file}, model);
       expect_same_training(many, one, layout.name());
     }
   }
@@ -87,6 +90,18 @@ TEST_F(Layouts, OfEightRanksAndSixteen) {
                   {.tensor = 2, .pipe = 2, .data = 2, .expert = 2, .expert_tensor = 2},
                   {.sequence = 2, .pipe = 2, .data = 2, .expert = 4, .schedule = "zero_bubble"},
                   {.tensor = 2, .sequence = 2, .pipe = 2, .data = 2, .expert = 2}});
+}
+
+TEST_F(Layouts, OfTheRarerFamilies) {
+  expect_promise(
+      {{.tensor = 2},
+       {.sequence = 4},
+       {.tensor = 2, .sequence = 2},
+       {.sequence = 2, .pipe = 2, .schedule = "zero_bubble"},
+       {.sequence = 3, .data = 2, .expert = 6},
+       {.sequence = 2, .pipe = 2, .expert = 2, .schedule = "interleaved", .virtual_stages = 2},
+       {.tensor = 2, .sequence = 2, .pipe = 2, .expert = 4}},
+      rarer_hybrid);
 }
 
 // Pipeline degree and schedule change no bit; and what a layout gives, it gives again.

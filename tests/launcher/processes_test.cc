@@ -20,14 +20,14 @@ class Processes : public testing::Test {
   std::string trace(const std::string& name) const { return folder_ / (name + ".safetensors"); }
 
   // What one rank gives, and its choices of experts for the others to repeat.
-  void expect_promise(int processes, const std::vector<LayoutCase>& layouts) {
+  void expect_promise(int processes, const std::vector<LayoutCase>& layouts,
+                      Config (*model)(const std::vector<std::string>&) = family_hybrid) {
     const std::string file = trace("one");
-    const History one =
-        train_on_ranks(family_hybrid({"run.routing_trace=write:" + file}), 1, rule_batch);
+    const History one = train_on_ranks(model({"run.routing_trace=write:" + file}), 1, rule_batch);
     std::vector<RankJob> jobs;
     for (const LayoutCase& layout : layouts) {
-      jobs.push_back({layout.ranks(), family_hybrid(joined(layout.overrides(),
-                                                           {"run.routing_trace=replay:" + file}))});
+      jobs.push_back({layout.ranks(),
+                      model(joined(layout.overrides(), {"run.routing_trace=replay:" + file}))});
     }
     const std::vector<History> all = train_over_processes(processes, jobs);
     for (size_t i = 0; i < layouts.size(); ++i) {
@@ -63,6 +63,15 @@ TEST_F(Processes, OfAllAxesGiveTheTrainingOfOneRank) {
   expect_promise(16, {{.tensor = 2, .sequence = 2, .pipe = 2, .data = 2, .expert = 2}});
 }
 
+TEST_F(Processes, OfTheRarerFamiliesGiveTheTrainingOfOneRank) {
+  expect_promise(4,
+                 {{.sequence = 2},
+                  {.tensor = 2},
+                  {.tensor = 2, .sequence = 2, .expert = 2},
+                  {.sequence = 2, .pipe = 2}},
+                 rarer_hybrid);
+}
+
 TEST_F(Processes, GiveTheSameBitsHoweverStatesTravel) {
   const LayoutCase layout{.sequence = 4};
   std::vector<RankJob> jobs;
@@ -81,11 +90,28 @@ TEST_F(Processes, GiveTheSameBitsHoweverStatesTravel) {
   }
 }
 
+// Every line of mixers.def, and what an option makes another rule of.
+struct MixerChoice {
+  MixerInfo mixer;
+  std::string name, option = {};
+};
+std::vector<MixerChoice> mixer_choices() {
+  std::vector<MixerChoice> all;
+  for (const MixerInfo& mixer : mixer_list()) {
+    all.push_back({mixer, mixer.name});
+    if (mixer.name == "ttt") {
+      all.push_back({mixer, "ttt_inner_norm", "inner_norm = true\nmini_batch = 3\n"});
+    }
+  }
+  return all;
+}
+
 // Two layers of one mixer, experts and a shared one behind each.
-Config model_of(const MixerInfo& mixer, const std::vector<std::string>& overrides) {
+Config model_of(const MixerChoice& choice, const std::vector<std::string>& overrides) {
+  const MixerInfo& mixer = choice.mixer;
   std::set<std::string> options;
   for (const FieldInfo& field : mixer.options) options.insert(field.name);
-  std::string layer = fmt::format("mixer = \"{}\"\n", mixer.name);
+  std::string layer = fmt::format("mixer = \"{}\"\n{}", mixer.name, choice.option);
   if (options.contains("heads")) layer += "heads = 4\n";
   if (options.contains("kv_heads")) layer += "kv_heads = 2\n";
   // Rebased divides by a sum of squared scores, of one where a document starts, which can be as
@@ -118,16 +144,18 @@ TEST_F(Processes, GiveEveryMixerTheTrainingOfOneRank) {
   const LayoutCase layout{.tensor = 2, .sequence = 2, .expert = 2};
   std::vector<RankJob> jobs;
   std::vector<History> alone;
-  for (const MixerInfo& mixer : mixer_list()) {
-    const std::string file = trace(mixer.name);
+  const std::vector<MixerChoice> choices = mixer_choices();
+  for (const MixerChoice& choice : choices) {
+    const std::string file = trace(choice.name);
     alone.push_back(
-        train_on_ranks(model_of(mixer, {"run.routing_trace=write:" + file}), 1, rule_batch));
-    jobs.push_back({layout.ranks(), model_of(mixer, joined(layout.overrides(),
-                                                           {"run.routing_trace=replay:" + file}))});
+        train_on_ranks(model_of(choice, {"run.routing_trace=write:" + file}), 1, rule_batch));
+    jobs.push_back(
+        {layout.ranks(),
+         model_of(choice, joined(layout.overrides(), {"run.routing_trace=replay:" + file}))});
   }
   const std::vector<History> all = train_over_processes(4, jobs);
   for (size_t i = 0; i < all.size(); ++i) {
-    expect_same_training(all[i], alone[i], mixer_list()[i].name);
+    expect_same_training(all[i], alone[i], choices[i].name);
   }
 }
 

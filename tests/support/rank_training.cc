@@ -200,6 +200,47 @@ z_loss = 0.001
                      joined({"train.steps=10"}, overrides));
 }
 
+Config rarer_hybrid(const std::vector<std::string>& overrides) {
+  return tiny_config(R"(
+[model]
+vocab = 61
+hidden = 32
+layers = 5
+pattern = "ABCDE"
+tie_embeddings = true
+[model.layer.A]
+mixer = "ttt"
+heads = 4
+inner_norm = true
+mini_batch = 3
+[model.layer.B]
+mixer = "gfw"
+heads = 4
+ffn = "none"
+[model.layer.C]
+mixer = "gateloop"
+heads = 4
+ffn = "none"
+[model.layer.D]
+mixer = "gsa"
+heads = 4
+ffn = "dense"
+[model.layer.E]
+mixer = "mlstm"
+heads = 4
+[model.dense]
+ffn = 53
+[model.moe]
+experts = 12
+active = 3
+ffn = 20
+shared = 1
+aux_loss = 0.01
+z_loss = 0.001
+)",
+                     joined({"train.steps=5"}, overrides));
+}
+
 Config tiny_hybrid(const std::vector<std::string>& overrides) {
   return tiny_config(R"(
 [model]

@@ -49,6 +49,11 @@ Config tiny_config(std::string_view model, const std::vector<std::string>& overr
 // tied embeddings; neither vocabulary nor widths divide by the ranks. Ten steps.
 Config family_hybrid(const std::vector<std::string>& overrides = {});
 
+// Five layers with mixers of the families that are left: a rule without summaries, whose states go
+// from rank to rank (a norm inside TTT's inner model), decays on two sides, complex ones, slots, a
+// running maximum. Five steps.
+Config rarer_hybrid(const std::vector<std::string>& overrides = {});
+
 // A small hybrid with experts, a shared expert and tied embeddings. Twelve sequences a step, so
 // that 1, 2, 3, 4 and 6 data ranks can share them; odd widths where they are allowed.
 Config tiny_hybrid(const std::vector<std::string>& overrides = {});
