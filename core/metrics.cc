@@ -78,6 +78,7 @@ std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
   layers("expert_load", m.expert_load);
   layers("expert_entropy", m.expert_entropy);
   layers("router_entropy", m.router_entropy);
+  layers("router_margin", m.router_margin);
   layers("dead_experts", m.dead_experts);
   layers("dropped_by_layer", m.dropped_by_layer);
   for (size_t i = 0; i < m.acp_pruned.size(); ++i) {
@@ -119,8 +120,10 @@ std::string to_json(const StepMetrics& m) {
                   number(m.step_ms), number(m.tokens_per_s), number(m.mfu), m.tokens, m.peak_bytes);
   out += fmt::format(R"(,"comm_bytes":{{{}}},"expert_load":[{}],"expert_entropy":[{}])", comm,
                      listed(m.expert_load), listed(m.expert_entropy));
-  out += fmt::format(R"(,"router_entropy":[{}],"dead_experts":[{}],"dropped_by_layer":[{}])",
-                     listed(m.router_entropy), listed(m.dead_experts), listed(m.dropped_by_layer));
+  out += fmt::format(R"(,"router_entropy":[{}],"router_margin":[{}])", listed(m.router_entropy),
+                     listed(m.router_margin));
+  out += fmt::format(R"(,"dead_experts":[{}],"dropped_by_layer":[{}])", listed(m.dead_experts),
+                     listed(m.dropped_by_layer));
   out += fmt::format(R"(,"dropped":{},"skipped":{})", m.dropped, m.skipped);
   if (!m.expert_pairs.empty()) out += fmt::format(R"(,"expert_pairs":[{}])", listed(m.expert_pairs));
   if (!m.acp_pruned.empty()) out += fmt::format(R"(,"acp_pruned":[{}])", listed(m.acp_pruned));

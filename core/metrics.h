@@ -30,6 +30,7 @@ struct StepMetrics {
   std::vector<double> expert_load = {};        // pairs of the fullest expert over the mean
   std::vector<double> expert_entropy = {};     // of the shares of pairs, nats; log(experts) when even
   std::vector<double> router_entropy = {};     // of a token's probabilities, nats, mean over tokens
+  std::vector<double> router_margin = {};      // smallest gap from a token's last choice to the next
   std::vector<int64_t> dead_experts = {};      // without any pair
   std::vector<int64_t> dropped_by_layer = {};  // pairs beyond an expert's capacity
   int64_t dropped = 0;                         // their sum

@@ -46,6 +46,7 @@ int64_t route_forward(Exec& exec, const Router& router, const RouterInput& in, c
       vector_of<float>(out.weight, pairs, "router: weight"),
       vector_of<float>(out.log_sum_exp, rows, "router: log_sum_exp"),
       given(out.entropy) ? vector_of<float>(out.entropy, rows, "router: entropy") : nullptr,
+      given(out.margin) ? vector_of<float>(out.margin, rows, "router: margin") : nullptr,
       in.choice == Choice::kGiven,
       router.mode == RouterMode::kSoftmax};
   const RouterTable& table = table_of(exec.isa);

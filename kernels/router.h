@@ -30,6 +30,10 @@ struct Routed {
   View weight;         // [n, k]
   View log_sum_exp;    // [n], of the logits
   View entropy = {};   // [n], of the probabilities, in nats; may be absent
+  // [n], by how much the choice was made: the logit (biased sigmoid) of the last expert chosen minus
+  // that of the best one left, or the score of the last group kept minus that of the next, if that
+  // is less; infinite where nothing was left or the choice was given. May be absent.
+  View margin = {};
 };
 
 enum class Choice : uint8_t { kMade, kGiven };  // kGiven: `index` is read, weights follow from it

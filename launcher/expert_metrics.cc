@@ -20,6 +20,7 @@ void describe_experts(const std::vector<MoeReport>& step, StepMetrics& metrics) 
     metrics.expert_load.push_back(most * static_cast<double>(counts.size()));
     metrics.expert_entropy.push_back(entropy);
     metrics.router_entropy.push_back(moe.router_entropy);
+    metrics.router_margin.push_back(moe.margin);
     metrics.dead_experts.push_back(std::count(counts.begin(), counts.end(), 0));
     metrics.dropped_by_layer.push_back(moe.dropped);
     metrics.dropped += moe.dropped;

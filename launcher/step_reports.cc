@@ -8,9 +8,9 @@
 namespace weft {
 namespace {
 
-// A report as numbers that travel: losses, entropy, dropped, first bad token, counts.
+// A report as numbers that travel: losses, entropy, margin, dropped, first bad token, counts.
 void append(const MoeReport& report, std::vector<int64_t>& out) {
-  for (const double x : {report.aux, report.z, report.router_entropy}) {
+  for (const double x : {report.aux, report.z, report.router_entropy, report.margin}) {
     out.push_back(std::bit_cast<int64_t>(x));
   }
   out.push_back(report.dropped);
@@ -22,6 +22,7 @@ const int64_t* add(const int64_t* from, MoeReport& total) {
   for (double* sum : {&total.aux, &total.z, &total.router_entropy}) {
     *sum += std::bit_cast<double>(*from++);
   }
+  total.margin = std::min(total.margin, std::bit_cast<double>(*from++));
   total.dropped += *from++;
   const int64_t bad_token = *from++;
   if (total.bad_token < 0) total.bad_token = bad_token;  // ranks stand in the order of tokens
@@ -74,6 +75,7 @@ void add_reports(const std::vector<MoeReport>& reports, double share, int64_t be
     total.aux += share * report.aux;
     total.z += share * report.z;
     total.router_entropy += share * report.router_entropy;
+    total.margin = std::min(total.margin, report.margin);
     total.dropped += report.dropped;
     for (size_t e = 0; e < report.counts.size(); ++e) total.counts[e] += report.counts[e];
     if (total.bad_token < 0 && report.bad_token >= 0) total.bad_token = begin + report.bad_token;

@@ -25,7 +25,7 @@ struct StepResult {
   int64_t tokens = 0;    // of this step
   bool skipped = false;  // loss or gradients were not finite: nothing was changed
   // Per mixture of experts: counts and dropped are sums over micro-batches, losses and entropies
-  // means; bad_token counts from the step's first token.
+  // means, the margin the smallest; bad_token counts from the step's first token.
   std::vector<MoeReport> moe = {};
   std::vector<PruningReport> pruning = {};  // sums over the step's micro-batches
 };

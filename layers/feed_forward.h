@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +24,9 @@ struct MoeReport {
   double aux = 0;                    // balance loss without its coefficient
   double z = 0;                      // z loss without its coefficient
   double router_entropy = 0;         // nats, mean over tokens
+  // The closest choice of any token (kernels::Routed::margin): what is less than roundings may turn
+  // out otherwise on other ranks. Infinite where all were given.
+  double margin = std::numeric_limits<double>::infinity();
   std::vector<int64_t> counts = {};  // pairs per expert, before any is dropped
   int64_t dropped = 0;               // pairs beyond an expert's capacity
   int64_t bad_token = -1;            // first token whose router logits are not finite, or -1
@@ -48,6 +53,27 @@ struct Routing {
   std::shared_ptr<const ExpertExchange> exchange = {};
 
   kernels::Routed views() const { return {probabilities, index, weight, log_sum_exp}; }
+};
+
+// What of a routing is only told, by token.
+struct RoutingNotes {
+  Tensor entropy, margin;  // f32 [tokens], as in kernels::Routed
+
+  static RoutingNotes of(Exec& exec, int64_t tokens) {
+    return {exec.scratch({tokens}), exec.scratch({tokens})};
+  }
+  kernels::Routed with(const Routing& routing) const {
+    kernels::Routed out = routing.views();
+    out.entropy = entropy, out.margin = margin;
+    return out;
+  }
+  double smallest_margin() const {
+    double least = std::numeric_limits<double>::infinity();
+    for (int64_t t = 0; t < margin.elements(); ++t) {
+      least = std::min<double>(least, margin.data<float>()[t]);
+    }
+    return least;
+  }
 };
 
 // The experts chosen for the tokens of a micro-batch, i32 [tokens, active], by layer.

@@ -26,6 +26,20 @@ int64_t choose(Score score, int64_t begin, int64_t end, int64_t k, int32_t* inde
   return held;
 }
 
+// The last of the k chosen, whose score is `last`, against the best other of begin .. end - 1; less
+// than `margin` or `margin`.
+template <class Score>
+float margin_to_others(Score score, int64_t begin, int64_t end, int64_t k, const int32_t* index,
+                       float last, float margin) {
+  for (int64_t e = begin; e < end; ++e) {
+    if (!(last - score(e) < margin)) continue;
+    bool chosen = false;
+    for (int64_t j = 0; j < k; ++j) chosen |= index[j] == e;
+    if (!chosen) margin = last - score(e);
+  }
+  return margin;
+}
+
 // Sum of the two largest scores (of a group of one: that one).
 template <class Score>
 float best_two(Score score, int64_t begin, int64_t end) {
@@ -43,25 +57,38 @@ float best_two(Score score, int64_t begin, int64_t end) {
 }
 
 // The same k best, from the groups that a token may choose from. `group_score` decides on groups:
-// its order among experts may be that of `score`, but sums of it are not.
+// its order among experts may be that of `score`, but sums of it are not. `margin` (may be absent):
+// see Routed.
 template <class GroupScore, class Score>
 void choose_in_groups(const RouteRule& rule, GroupScore group_score, Score score, int32_t* index,
-                      float* best) {
-  if (rule.groups == 1) {
-    choose(score, 0, rule.experts, rule.active, index, best);
-    return;
-  }
+                      float* best, float* margin) {
   const int64_t size = rule.experts / rule.groups;
   int32_t group[kMostGroups];
   float value[kMostGroups];
-  bool open[kMostGroups] = {};
-  choose([&](int64_t g) { return best_two(group_score, g * size, (g + 1) * size); }, 0, rule.groups,
-         rule.kept_groups, group, value);
-  for (int64_t g = 0; g < rule.kept_groups; ++g) open[group[g]] = true;
+  bool open[kMostGroups] = {rule.groups == 1};
+  float least = __builtin_inff();
+  if (rule.groups > 1) {
+    const auto of_group = [&](int64_t g) {
+      return best_two(group_score, g * size, (g + 1) * size);
+    };
+    const int64_t kept = rule.kept_groups;
+    choose(of_group, 0, rule.groups, kept, group, value);
+    if (margin) {
+      least = margin_to_others(of_group, 0, rule.groups, kept, group, value[kept - 1], least);
+    }
+    for (int64_t g = 0; g < kept; ++g) open[group[g]] = true;
+  }
   int64_t held = 0;
   for (int64_t g = 0; g < rule.groups; ++g) {
     if (open[g]) held = choose(score, g * size, (g + 1) * size, rule.active, index, best, held);
   }
+  if (margin == nullptr) return;
+  const float last = best[rule.active - 1];
+  for (int64_t g = 0; g < rule.groups; ++g) {
+    if (!open[g]) continue;
+    least = margin_to_others(score, g * size, (g + 1) * size, rule.active, index, last, least);
+  }
+  *margin = least;
 }
 
 bool finite(const float* x, int64_t count) {
@@ -132,7 +159,7 @@ void softmax_row(const RouteForward& a, int64_t r) {
     const float* group_score = a.by_probability ? p : x;
     choose_in_groups(
         rule, [=](int64_t e) { return group_score[e]; }, [=](int64_t e) { return x[e]; }, index,
-        weight);
+        weight, a.margin ? a.margin + r : nullptr);
   }
   weigh(rule, p, index, 0.0f, weight);
 }
@@ -153,7 +180,7 @@ void sigmoid_row(const RouteForward& a, int64_t r) {
   });
   if (!a.index_given) {
     const auto score = [=, bias = a.bias](int64_t e) { return bias ? p[e] + bias[e] : p[e]; };
-    choose_in_groups(rule, score, score, index, weight);
+    choose_in_groups(rule, score, score, index, weight, a.margin ? a.margin + r : nullptr);
   }
   weigh(rule, p, index, 1e-20f, weight);
   normalize(p, rule.experts, total);
@@ -165,6 +192,7 @@ int64_t forward(const RouteForward& a, int64_t begin, int64_t end) {
   int64_t first_bad = -1;
   for (int64_t r = begin; r < end; ++r) {
     if (first_bad < 0 && !finite(row<float>(a.logits, r), experts)) first_bad = r;
+    if (a.margin) a.margin[r] = __builtin_inff();
     Row(a, r);
     if (a.entropy) a.entropy[r] = entropy(a.probabilities + r * experts, experts);
   }

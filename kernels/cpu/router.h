@@ -26,6 +26,7 @@ struct RouteForward {
   float* weight;
   float* log_sum_exp;
   float* entropy;       // may be absent
+  float* margin;        // may be absent
   bool index_given;     // then `index` is read
   bool by_probability;  // softmax: selection scores are probabilities, not logits
 };

@@ -56,7 +56,8 @@ MemoryRouter::MemoryRouter(const Build& build, const MemoryOptions& options)
 
 Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) const {
   const int64_t tokens = x.shape().rows(), memories = options_.memories;
-  const Tensor logits = exec.empty({tokens, memories}), entropy = exec.scratch({tokens});
+  const Tensor logits = exec.empty({tokens, memories});
+  const RoutingNotes notes = RoutingNotes::of(exec, tokens);
   kernels::gemm(exec, in_type(exec, x, DType::kF32), weight_.value, logits, {.b = Transpose::kYes});
   Routing routing;
   routing.probabilities = exec.empty(logits.shape());
@@ -69,9 +70,7 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
   } else {
     routing.index = exec.empty({tokens, options_.top_k}, DType::kI32);
   }
-  kernels::Routed out = routing.views();
-  out.entropy = entropy;
-  const int64_t bad_token = kernels::route_forward(exec, rule(), in, out);
+  const int64_t bad_token = kernels::route_forward(exec, rule(), in, notes.with(routing));
 
   Communicator* ranks = step == nullptr ? nullptr : step->span_ranks;
   routing.tokens = sum_over_tokens(exec, ranks, tokens);
@@ -87,7 +86,7 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
     MoeReport told{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
     told.counts.resize(mine.size());
     if (first_) {
-      told = report(exec, routing, entropy);
+      told = report(exec, routing, notes);
       told.counts = mine;
       told.bad_token = bad_token;
     }
@@ -96,8 +95,10 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
   return routing;
 }
 
-MoeReport MemoryRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy) const {
+MoeReport MemoryRouter::report(Exec& exec, const Routing& routing,
+                               const RoutingNotes& notes) const {
   MoeReport report{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
+  report.margin = notes.smallest_margin();
   // This rank's part of means over all tokens of the micro-batch.
   const double here = static_cast<double>(routing.probabilities.shape()[0]) /
                       static_cast<double>(std::max<int64_t>(1, routing.tokens));
@@ -107,7 +108,7 @@ MoeReport MemoryRouter::report(Exec& exec, const Routing& routing, const Tensor&
     report.aux += here * static_cast<double>(options_.memories) *
                   routing.fraction.data<float>()[e] * mean.data<float>()[e];
   }
-  report.router_entropy = here * mean_of(entropy);
+  report.router_entropy = here * mean_of(notes.entropy);
   return report;
 }
 

@@ -40,7 +40,7 @@ class MemoryRouter {
     return {.mode = kernels::RouterMode::kSoftmax, .renormalize = true, .active = options_.top_k};
   }
   Routing decide(Exec& exec, const Tensor& x, StepContext* step) const;
-  MoeReport report(Exec& exec, const Routing& routing, const Tensor& entropy) const;
+  MoeReport report(Exec& exec, const Routing& routing, const RoutingNotes& notes) const;
 
   MemoryOptions options_;
   int64_t layer_;

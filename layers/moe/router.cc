@@ -90,14 +90,15 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
     return routing;
   }
   const int64_t tokens = x.shape().rows(), experts = options_.experts;
-  const Tensor logits = exec.empty({tokens, experts}), entropy = exec.scratch({tokens});
+  const Tensor logits = exec.empty({tokens, experts});
+  const RoutingNotes notes = RoutingNotes::of(exec, tokens);
   kernels::gemm(exec, in_type(exec, x, DType::kF32), weight_.value, logits, {.b = Transpose::kYes});
   Routing routing;
-  const int64_t bad_token = decide(exec, logits, context, routing, entropy);
+  const int64_t bad_token = decide(exec, logits, context, routing, notes);
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
   routing.tokens = sum_over_tokens(exec, context.token_ranks, tokens);
   routing.fraction = fractions(exec, routing, context);
-  MoeReport moe = report(exec, routing, entropy, runs_of(context, tokens));
+  MoeReport moe = report(exec, routing, notes, runs_of(context, tokens));
   moe.bad_token = bad_token;
   if (options_.capacity > 0) {
     const Capacity capacity{capacity_of(options_, routing.tokens), options_.keep};
@@ -111,7 +112,7 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
 }
 
 int64_t ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext& context,
-                             Routing& routing, const Tensor& entropy) const {
+                             Routing& routing, const RoutingNotes& notes) const {
   const int64_t tokens = logits.shape()[0], active = options_.rule.active;
   routing.probabilities = exec.empty(logits.shape());
   routing.weight = exec.empty({tokens, active});
@@ -134,9 +135,7 @@ int64_t ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext
     routing.index = exec.empty({tokens, active}, DType::kI32);
     in.choice = kernels::Choice::kMade;
   }
-  kernels::Routed out = routing.views();
-  out.entropy = entropy;
-  const int64_t bad_token = kernels::route_forward(exec, options_.rule, in, out);
+  const int64_t bad_token = kernels::route_forward(exec, options_.rule, in, notes.with(routing));
   if (context.fixed_choice) {
     routing.index = context.fixed_choice->index;
     routing.weight = context.fixed_choice->weight;
@@ -169,12 +168,13 @@ Tensor ExpertRouter::fractions(Exec& exec, const Routing& routing,
   return f;
 }
 
-MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const Tensor& entropy,
+MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const RoutingNotes& notes,
                                const TokenRuns& runs) const {
   const int64_t experts = options_.experts, tokens = routing.probabilities.shape()[0];
   // This rank's part of means over all tokens of the micro-batch.
   const double all = static_cast<double>(std::max<int64_t>(1, routing.tokens));
-  MoeReport report{.layer = layer_, .counts = counts_of(routing.order)};
+  MoeReport report{
+      .layer = layer_, .margin = notes.smallest_margin(), .counts = counts_of(routing.order)};
   const Tensor mean = exec.empty({experts});
   for (int64_t r = 0; r < runs.count; ++r) {
     const IndexRange run = runs.of(r, tokens);
@@ -187,7 +187,7 @@ MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const Tensor&
     }
   }
   report.z = sum_of(routing.log_sum_exp, [](double lse) { return lse * lse; }) / all;
-  report.router_entropy = sum_of(entropy, [](double h) { return h; }) / all;
+  report.router_entropy = sum_of(notes.entropy, [](double h) { return h; }) / all;
   return report;
 }
 

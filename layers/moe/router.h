@@ -67,9 +67,9 @@ class ExpertRouter {
  private:
   // Probabilities, index and weights; returns the first token that is not finite, or -1.
   int64_t decide(Exec& exec, const Tensor& logits, const StepContext& context, Routing& routing,
-                 const Tensor& entropy) const;
+                 const RoutingNotes& notes) const;
   Tensor fractions(Exec& exec, const Routing& routing, const StepContext& context) const;
-  MoeReport report(Exec& exec, const Routing& routing, const Tensor& entropy,
+  MoeReport report(Exec& exec, const Routing& routing, const RoutingNotes& notes,
                    const TokenRuns& runs) const;
   TokenRuns runs_of(const StepContext& context, int64_t tokens) const;
 

@@ -62,8 +62,8 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   const auto json = nlohmann::json::parse(to_json(m));
   for (const char* key :
        {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
-        "peak_bytes", "comm_bytes", "expert_load", "expert_entropy", "router_entropy", "dead_experts",
-        "dropped_by_layer", "dropped", "skipped"}) {
+        "peak_bytes", "comm_bytes", "expert_load", "expert_entropy", "router_entropy",
+        "router_margin", "dead_experts", "dropped_by_layer", "dropped", "skipped"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["loss"].get<double>(), m.loss);
@@ -220,6 +220,7 @@ TEST(TensorBoard, HasEveryDiagnosticOfExpertsByLayer) {
                                  .expert_load = {1.25, 2},
                                  .expert_entropy = {2, 1.5},
                                  .router_entropy = {0.5, 0.25},
+                                 .router_margin = {0.125, 4},
                                  .dead_experts = {0, 1},
                                  .dropped_by_layer = {3, 4},
                                  .dropped = 7,
@@ -227,10 +228,14 @@ TEST(TensorBoard, HasEveryDiagnosticOfExpertsByLayer) {
                                 "metrics_experts");
   ASSERT_EQ(events.size(), 5u);  // version, session start, scalars, a histogram per layer
   auto scalars = values_of(events[2]);
-  const std::vector<std::pair<std::string, float>> wanted = {
-      {"dropped", 7.0f},           {"expert_load/000", 1.25f},  {"expert_load/001", 2.0f},
-      {"expert_entropy/001", 1.5f}, {"router_entropy/000", 0.5f}, {"dead_experts/001", 1.0f},
-      {"dropped_by_layer/001", 4.0f}};
+  const std::vector<std::pair<std::string, float>> wanted = {{"dropped", 7.0f},
+                                                             {"expert_load/000", 1.25f},
+                                                             {"expert_load/001", 2.0f},
+                                                             {"expert_entropy/001", 1.5f},
+                                                             {"router_entropy/000", 0.5f},
+                                                             {"dead_experts/001", 1.0f},
+                                                             {"router_margin/001", 4.0f},
+                                                             {"dropped_by_layer/001", 4.0f}};
   for (const auto& [tag, number] : wanted) {
     ASSERT_TRUE(scalars.contains(tag)) << tag;
     EXPECT_EQ(scalars.at(tag).varint(), 2u << 3 | 5) << tag;

@@ -129,6 +129,60 @@ TEST_P(RouterTest, GivesTiesToTheLowerIndex) {
   EXPECT_EQ(numbers(got.index), (Numbers{1, 3, 5, 2, 0, 1, 2, 3}));
 }
 
+Numbers margins(Rig& rig, const Router& router, const kernels::RouterInput& in) {
+  const int64_t rows = in.logits.rows();
+  const Tensor p = rig.exec.empty({rows, in.logits.width()}), lse = rig.exec.empty({rows}),
+               index = rig.exec.zeros({rows, router.active}, DType::kI32),
+               weight = rig.exec.empty({rows, router.active}), margin = rig.exec.empty({rows});
+  kernels::Routed out{p, index, weight, lse};
+  out.margin = margin;
+  kernels::route_forward(rig.exec, router, in, out);
+  return numbers(margin);
+}
+
+TEST_P(RouterTest, TellsByHowMuchItChose) {
+  Rig rig(2, GetParam());
+  for (const Router& router : kRouters) {
+    for (const int64_t experts : {5, 67}) {
+      const Tensor logits = rig.normal("l", {301, experts}), bias = rig.normal("b", {experts});
+      const bool sigmoid = router.mode == RouterMode::kSigmoid;
+      Numbers want;
+      for (int64_t r = 0; r < 301; ++r) {
+        Numbers score = numbers(logits.row(r)), added = numbers(bias);
+        for (size_t e = 0; sigmoid && e < score.size(); ++e) {
+          score[e] = 1 / (1 + std::exp(-score[e])) + added[e];
+        }
+        std::sort(score.rbegin(), score.rend());
+        const auto k = static_cast<size_t>(router.active);
+        want.push_back(k == score.size() ? std::numeric_limits<double>::infinity()
+                                         : score[k - 1] - score[k]);
+      }
+      kernels::RouterInput in{.logits = logits};
+      if (sigmoid) in.bias = bias;
+      const Numbers got = margins(rig, router, in);
+      for (size_t r = 0; r < got.size(); ++r) {
+        if (got[r] == want[r]) continue;          // both infinite
+        ASSERT_NEAR(got[r], want[r], 1e-6) << r;  // two roundings of scores up to 4
+      }
+      in.choice = kernels::Choice::kGiven;
+      for (const double m : margins(rig, router, in)) {
+        ASSERT_EQ(m, std::numeric_limits<double>::infinity());
+      }
+    }
+  }
+}
+
+// Two groups of three, one kept, of which two are chosen. Of logits:
+TEST_P(RouterTest, AGroupCanBeChosenMoreNarrowlyThanItsExperts) {
+  Rig rig(1, GetParam());
+  const Tensor logits = rig.exec.empty({2, 6});
+  const float values[] = {4, 3, 1,    4, 2.75f, 2,    // groups 7 and 6.75, experts 3 and 1
+                          4, 3, 2.5f, 9, 0,     -1};  // groups 7 and 9, experts 0 and -1
+  std::copy(values, values + 12, logits.data<float>());
+  const Router router{RouterMode::kTopkSoftmax, false, 2, 1.0f, 2, 1};
+  EXPECT_EQ(margins(rig, router, {.logits = logits}), (Numbers{0.25, 1}));
+}
+
 TEST_P(RouterTest, NamesTheFirstTokenWithALogitThatIsNotFinite) {
   Rig rig(3, GetParam());
   constexpr float kInf = std::numeric_limits<float>::infinity();

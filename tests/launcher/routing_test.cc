@@ -261,16 +261,18 @@ TEST(RoutingTrace, RefusesAFileThatDoesNotFitBeforeTheFirstStep) {
 
 TEST(ExpertMetrics, SayHowEvenTheLoadsAre) {
   StepMetrics m;
-  describe_experts({{.layer = 0, .counts = {5, 5, 5, 5}},
-                    {.layer = 3, .router_entropy = 0.5, .counts = {12, 0, 8, 0}, .dropped = 4},
-                    {.layer = 4, .counts = {0, 0, 7}, .dropped = 2}},
-                   m);
+  describe_experts(
+      {{.layer = 0, .counts = {5, 5, 5, 5}},
+       {.layer = 3, .router_entropy = 0.5, .margin = 0.25, .counts = {12, 0, 8, 0}, .dropped = 4},
+       {.layer = 4, .counts = {0, 0, 7}, .dropped = 2}},
+      m);
   EXPECT_EQ(m.expert_load, (std::vector<double>{1.0, 0.6 * 4, 3.0}));
   EXPECT_DOUBLE_EQ(m.expert_entropy[0], std::log(4.0));
   EXPECT_DOUBLE_EQ(m.expert_entropy[1], -0.6 * std::log(0.6) - 0.4 * std::log(0.4));
   EXPECT_EQ(m.expert_entropy[2], 0.0);
   EXPECT_EQ(m.dead_experts, (std::vector<int64_t>{0, 2, 2}));
   EXPECT_EQ(m.router_entropy[1], 0.5);
+  EXPECT_EQ(m.router_margin[1], 0.25);
   EXPECT_EQ(m.dropped_by_layer, (std::vector<int64_t>{0, 4, 2}));
   EXPECT_EQ(m.dropped, 6);
 }

@@ -26,7 +26,7 @@ json packed(const History& history) {
   for (const StepResult& s : history.steps) {
     json moe = json::array();
     for (const MoeReport& report : s.moe) {
-      moe.push_back({report.layer, report.memories, report.counts, report.dropped});
+      moe.push_back({report.layer, report.memories, report.counts, report.dropped, report.margin});
     }
     steps.push_back({{"loss", s.loss},
                      {"aux_loss", s.aux_loss},
@@ -50,6 +50,7 @@ History unpacked(const json& from) {
       report[1].get_to(moe.memories);
       report[2].get_to(moe.counts);
       report[3].get_to(moe.dropped);
+      report[4].get_to(moe.margin);
     }
     history.steps.push_back(std::move(step));
   }

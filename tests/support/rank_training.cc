@@ -22,7 +22,8 @@ std::vector<double> seen(const History& history) {
   for (const StepResult& s : history.steps) {
     out.insert(out.end(), {s.loss, s.aux_loss, s.z_loss, s.grad_norm, s.skipped ? 1.0 : 0.0});
     for (const MoeReport& moe : s.moe) {
-      out.insert(out.end(), {static_cast<double>(moe.layer), moe.aux, moe.router_entropy});
+      out.insert(out.end(),
+                 {static_cast<double>(moe.layer), moe.aux, moe.router_entropy, moe.margin});
       out.insert(out.end(), moe.counts.begin(), moe.counts.end());
     }
   }
