@@ -5,17 +5,46 @@
 #include <cstring>
 #include <vector>
 
+#include "core/parameter.h"
 #include "parallel/check_views.h"
 
 namespace weft {
 namespace {
 
-constexpr int64_t kWords = 24;  // of a signature, 8 characters each
+// What ranks tell each other, in words of 8 characters: a signature, then the place in the step, then
+// whether that is in a layer.
+constexpr int64_t kSignature = 24, kPlace = 15, kWords = kSignature + kPlace + 1;
 
-std::string text_at(const Tensor& all, int64_t row) {
-  const char* text = static_cast<const char*>(all.raw()) + row * kWords * 8;
-  return {text, strnlen(text, kWords * 8)};
+void put(const std::string& text, int64_t words, int64_t* to) {
+  std::memcpy(to, text.data(), std::min(text.size(), static_cast<size_t>(words * 8)));
 }
+
+std::string text_at(const int64_t* from, int64_t words) {
+  const char* text = reinterpret_cast<const char*>(from);
+  return {text, strnlen(text, static_cast<size_t>(words * 8))};
+}
+
+const int64_t* row(const Tensor& words, int64_t r) { return words.data<int64_t>() + r * kWords; }
+std::string signature_of(const int64_t* told) { return text_at(told, kSignature); }
+std::string place_of(const int64_t* told) { return text_at(told + kSignature, kPlace); }
+bool in_layer(const int64_t* told) { return told[kWords - 1] != 0; }
+
+// "all_reduce sum(f32 [4]) in step 3, forward of layer 7"
+std::string call_of(const int64_t* told) {
+  return fmt::format("{} in {}", signature_of(told), place_of(told));
+}
+
+// Tags of what is told beside transfers: apart from those that callers choose and those of
+// collectives under way (communicator.cc).
+constexpr int kToldTags = 24576;
+
+// For calls that are not given one.
+struct SmallExec {
+  Ledger ledger;
+  Pool pool{ledger};
+  ThreadPool threads{1};
+  Exec exec{threads, pool, chosen_isa(), {}};
+};
 
 }  // namespace
 
@@ -67,17 +96,31 @@ void TracedComm::gather_to_compare(Exec& exec, const Tensor& mine, const Tensor&
   tally_.activity().leave(std::chrono::steady_clock::now());
 }
 
+void TracedComm::tell(const std::string& signature, int64_t* words) const {
+  const Activity::Now now = tally_.activity().now();
+  put(signature, kSignature, words);
+  put(place_text(now), kPlace, words + kSignature);
+  words[kWords - 1] = now.layer >= 0 ? 1 : 0;
+}
+
+// Stages are in different layers at the same time; the ranks of one never are.
+bool TracedComm::alike(const int64_t* told, const int64_t* other) const {
+  if (signature_of(told) != signature_of(other)) return false;
+  const bool compared =
+      axis_.find(name_of(Axis::kPipe)) == std::string::npos && (in_layer(told) || in_layer(other));
+  return !compared || place_of(told) == place_of(other);
+}
+
 void TracedComm::compare(Exec& exec, const std::string& signature) {
   if (signatures_ == Signatures::kTrust || size() == 1) return;
   const Tensor mine = exec.zeros({kWords}, DType::kI64),
                all = exec.empty({size(), kWords}, DType::kI64);
-  std::memcpy(mine.raw(), signature.data(),
-              std::min(signature.size(), static_cast<size_t>(kWords * 8)));
+  tell(signature, mine.data<int64_t>());
   gather_to_compare(exec, mine, all);
   for (int r = 1; r < size(); ++r) {
-    if (text_at(all, r) == text_at(all, 0)) continue;
-    throw Error("ranks of {} disagree: rank 0 calls {}, rank {} calls {}", axis_, text_at(all, 0),
-                r, text_at(all, r));
+    if (alike(row(all, 0), row(all, r))) continue;
+    throw Error("ranks of {} disagree: rank 0 calls {}; rank {} calls {}", axis_,
+                call_of(row(all, 0)), r, call_of(row(all, r)));
   }
 }
 
@@ -94,8 +137,9 @@ void TracedComm::compare_amounts(Exec& exec, const char* call, const char* unit,
       const int64_t leaves = all.data<int64_t>()[from * 2 * n + to];
       const int64_t comes = all.data<int64_t>()[to * 2 * n + n + from];
       if (leaves == comes) continue;
-      throw Error("ranks of {} disagree in {}: rank {} sends {} {} to rank {}, which expects {}",
-                  axis_, call, from, leaves, unit, to, comes);
+      throw Error(
+          "ranks of {} disagree in {}, {}: rank {} sends {} {} to rank {}, which expects {}", axis_,
+          call, place_text(tally_.activity().now()), from, leaves, unit, to, comes);
     }
   }
 }
@@ -136,19 +180,63 @@ int64_t TracedComm::bytes_sent(std::span<const Transfer> together) const {
   return bytes;
 }
 
+// What both ends say of transfers, under way beside the data. The receiving end compares: it is the
+// one that a mistake would give wrong numbers or keep waiting.
+class TracedComm::Told {
+ public:
+  Told(TracedComm& comm, Exec& exec, std::span<const Transfer> together) : comm_(comm) {
+    if (comm.signatures_ == Signatures::kTrust || comm.size() == 1) return;
+    const auto count = static_cast<int64_t>(together.size());
+    mine_ = exec.zeros({count, kWords}, DType::kI64);
+    theirs_ = exec.zeros({count, kWords}, DType::kI64);
+    std::vector<Transfer> words;
+    for (int64_t i = 0; i < count; ++i) {
+      Transfer one = together[static_cast<size_t>(i)];
+      comm.tell(fmt::format("{} {}", name_of(one.data.dtype), one.data.shape),
+                mine_.data<int64_t>() + i * kWords);
+      if (one.peer == comm.rank()) continue;
+      const bool receives = one.kind == Transfer::Kind::kRecv;
+      if (receives) expected_.emplace_back(i, one.peer);
+      one.data = (receives ? theirs_ : mine_).row(i);
+      one.tag += kToldTags;
+      words.push_back(one);
+    }
+    pending_ = comm.inner_->start(exec, words);
+  }
+
+  void compare() {
+    if (!pending_) return;
+    pending_->wait();
+    for (const auto& [i, peer] : expected_) {
+      if (comm_.alike(row(theirs_, i), row(mine_, i))) continue;
+      throw Error("ranks of {} disagree: rank {} sends {}; rank {} receives {}", comm_.axis_, peer,
+                  call_of(row(theirs_, i)), comm_.rank(), call_of(row(mine_, i)));
+    }
+  }
+
+ private:
+  TracedComm& comm_;
+  Tensor mine_, theirs_;                           // [transfers, kWords]
+  std::vector<std::pair<int64_t, int>> expected_;  // which of them are received, from whom
+  std::unique_ptr<Pending> pending_;
+};
+
 void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
+  Told(*this, exec, together).compare();
   counted("transfer", bytes_sent(together), [&] { inner_->transfer(exec, together); });
 }
 
 // Counts the time of waiting for what was started.
 class TracedComm::Timed final : public Pending {
  public:
-  Timed(TracedComm& comm, const char* operation, std::unique_ptr<Pending> inner)
-      : comm_(comm), operation_(operation), inner_(std::move(inner)) {}
+  Timed(TracedComm& comm, const char* operation, std::unique_ptr<Pending> inner,
+        std::unique_ptr<Told> told = nullptr)
+      : comm_(comm), operation_(operation), inner_(std::move(inner)), told_(std::move(told)) {}
 
   void wait() override {
     const auto start = std::chrono::steady_clock::now();
     comm_.tally_.activity().enter(comm_.axis_.c_str(), operation_, start);
+    if (told_) told_->compare();
     inner_->wait();
     const auto end = std::chrono::steady_clock::now();
     comm_.tally_.activity().leave(end);
@@ -160,12 +248,14 @@ class TracedComm::Timed final : public Pending {
   TracedComm& comm_;
   const char* operation_;
   std::unique_ptr<Pending> inner_;
+  std::unique_ptr<Told> told_;
 };
 
 std::unique_ptr<Pending> TracedComm::start(Exec& exec, std::span<const Transfer> together) {
+  auto told = std::make_unique<Told>(*this, exec, together);
   std::unique_ptr<Pending> pending;
   counted("transfer", bytes_sent(together), [&] { pending = inner_->start(exec, together); });
-  return std::make_unique<Timed>(*this, "transfer", std::move(pending));
+  return std::make_unique<Timed>(*this, "transfer", std::move(pending), std::move(told));
 }
 
 std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective& what,
@@ -184,6 +274,10 @@ std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective
 }
 
 void TracedComm::barrier() {
+  if (signatures_ == Signatures::kCompare) {
+    SmallExec small;
+    compare(small.exec, "barrier");
+  }
   counted("barrier", 0, [&] { inner_->barrier(); });
 }
 

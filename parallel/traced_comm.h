@@ -35,9 +35,10 @@ class CommTally {
   Activity activity_;
 };
 
-// Whether ranks compare what they call before each collective. Costs a small exchange per call; a
-// mistake then shows as an Error on every rank, with both calls in it, instead of as a job that
-// hangs.
+// Whether ranks compare what they call, and within a stage in which layer, before each call. Costs a
+// small exchange per call; a mistake then shows as an Error, with both calls and places in it,
+// instead of as a job that hangs or as a wrong number: on every rank of a collective, on the
+// receiving one of a transfer.
 enum class Signatures : uint8_t { kTrust, kCompare };
 
 // Any communicator, counted, and on request compared.
@@ -63,11 +64,14 @@ class TracedComm final : public Communicator {
 
  private:
   class Timed;
+  class Told;
   template <class Call>
   void counted(const char* operation, int64_t bytes, Call&& call);
   void gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all);
   int64_t bytes_sent(std::span<const Transfer> together) const;
   void compare(Exec& exec, const std::string& signature);
+  void tell(const std::string& signature, int64_t* words) const;
+  bool alike(const int64_t* told, const int64_t* other) const;
   // What each rank sends to each against what that one expects, in `unit`.
   void compare_amounts(Exec& exec, const char* call, const char* unit,
                        std::span<const int64_t> sent, std::span<const int64_t> expected);

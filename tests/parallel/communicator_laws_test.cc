@@ -400,6 +400,95 @@ TEST_P(CommunicatorLaws, TracingNamesBothCallsWhenRanksDisagree) {
   });
 }
 
+// A barrier is a call like others: a rank in it does not wait there for those who compare.
+TEST_P(CommunicatorLaws, TracingComparesBarriers) {
+  if (ranks == 1) return;
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    CommTally tally;
+    TracedComm traced(split(0, comm.rank(), "data"), "data", tally, Signatures::kCompare);
+    const bool odd = comm.rank() == ranks - 1;
+    tally.activity().at(3, odd ? "saving" : "summing gradients");
+    const std::string message = message_of<Error>([&] {
+      const Tensor t = exec.zeros({4});
+      if (odd)
+        traced.barrier();
+      else
+        traced.all_reduce(exec, t, ReduceOp::kSum);
+    });
+    EXPECT_EQ(message,
+              fmt::format("ranks of data disagree: rank 0 calls all_reduce sum(f32 [4]) in "
+                          "step 3, summing gradients; rank {} calls barrier in step 3, saving",
+                          ranks - 1));
+    comm.barrier();
+  });
+}
+
+// Round the ring, with sizes or layers that do not fit: whoever receives tells both ends and places.
+TEST_P(CommunicatorLaws, TracingComparesTransfers) {
+  if (ranks == 1) return;
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    CommTally tally;
+    const int to = (comm.rank() + 1) % ranks, from = (comm.rank() + ranks - 1) % ranks;
+    // Messages lie in the way of the next test: a communicator of its own for each.
+    const auto message = [&](const char* axis, int64_t received, int64_t layer, bool started) {
+      TracedComm traced(split(0, comm.rank(), axis), axis, tally, Signatures::kCompare);
+      const Tensor out = exec.zeros({2, 3}), in = exec.zeros({received, 3});
+      const Transfer both[] = {{Transfer::Kind::kSend, to, out, 7},
+                               {Transfer::Kind::kRecv, from, in, 7}};
+      tally.activity().at(4, "");
+      tally.activity().at("forward", layer);
+      if (received == 2 && (layer == 1 || axis == std::string("pipe"))) {
+        EXPECT_NO_THROW(started ? traced.start(exec, both)->wait() : traced.transfer(exec, both));
+        return std::string();
+      }
+      return message_of<Error>(
+          [&] { started ? traced.start(exec, both)->wait() : traced.transfer(exec, both); });
+    };
+    for (const bool started : {false, true}) {
+      EXPECT_EQ(message("sequence", 2, 1, started), "");
+      EXPECT_EQ(
+          message("sequence", 1, 1, started),
+          fmt::format("ranks of sequence disagree: rank {} sends f32 [2, 3] in step 4, forward "
+                      "of layer 1; rank {} receives f32 [1, 3] in step 4, forward of layer 1",
+                      from, comm.rank()));
+      EXPECT_EQ(
+          message("sequence", 2, 10 + comm.rank(), started),
+          fmt::format("ranks of sequence disagree: rank {} sends f32 [2, 3] in step 4, forward "
+                      "of layer {}; rank {} receives f32 [2, 3] in step 4, forward of layer {}",
+                      from, 10 + from, comm.rank(), 10 + comm.rank()));
+      EXPECT_EQ(message("pipe", 2, 10 + comm.rank(), started),
+                "");  // stages are in layers of their own
+    }
+    EXPECT_EQ(tally.of("pipe", "transfer").bytes, 2 * 24);  // words to compare do not count
+    comm.barrier();
+  });
+}
+
+// The same call in two layers of equal shape: within a stage it is a mistake, between stages not.
+TEST_P(CommunicatorLaws, TracingTellsLayersApart) {
+  if (ranks == 1) return;
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
+    CommTally tally;
+    TracedComm tensor(split(0, comm.rank(), "tensor"), "tensor", tally, Signatures::kCompare),
+        pipe(split(0, comm.rank(), "pipe"), "pipe", tally, Signatures::kCompare);
+    const Tensor t = exec.zeros({4});
+    tally.activity().at(3, "");
+    tally.activity().at("forward", 1);
+    tensor.all_reduce(exec, t, ReduceOp::kSum);
+    tally.activity().at("forward", comm.rank() == ranks - 1 ? 2 : 1);
+    pipe.all_reduce(exec, t, ReduceOp::kSum);
+    const std::string message =
+        message_of<Error>([&] { tensor.all_reduce(exec, t, ReduceOp::kSum); });
+    EXPECT_EQ(
+        message,
+        fmt::format("ranks of tensor disagree: rank 0 calls all_reduce sum(f32 [4]) in step 3, "
+                    "forward of layer 1; rank {} calls all_reduce sum(f32 [4]) in step 3, "
+                    "forward of layer 2",
+                    ranks - 1));
+    comm.barrier();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CommunicatorLaws, testing::ValuesIn(places()),
                          [](const auto& info) { return info.param.name; });
 
