@@ -35,7 +35,8 @@ struct DiagonalScan {
 int64_t diagonal_scan_kept(Exec& exec, const DiagonalScan& in);
 
 // out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept: f32
-// of that many numbers; not given: backward finds them out again.
+// of that many numbers; not given: backward finds them out again. Where out is not given, only the
+// final state is wanted: q's numbers are not read, nothing is kept.
 void diagonal_scan_forward(Exec& exec, const DiagonalScan& in, ConstView initial_state, View out,
                            View final_state, View kept = {});
 

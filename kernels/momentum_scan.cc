@@ -135,7 +135,7 @@ void momentum_scan_forward(Exec& exec, const MomentumScan& in, const MomentumSta
   check_scan(in);
   check_states(in, entering, "an entering state");
   check_states(in, leaving, "a leaving state");
-  check_matrix(out, in.q.rows(), in.heads * in.value, "momentum_scan: out");
+  if (given(out)) check_matrix(out, in.q.rows(), in.heads * in.value, "momentum_scan: out");
   const MomentumTable& table = table_of(exec.isa);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(

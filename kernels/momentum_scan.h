@@ -37,7 +37,8 @@ struct MomentumStatesOut {
 int64_t momentum_scan_kept(Exec& exec, const MomentumScan& in);
 
 // out [tokens, heads * value], type of v or f32. kept: f32 of that many numbers; not given:
-// backward walks through the documents once more.
+// backward walks through the documents once more. Where out is not given, only the leaving states
+// are wanted: q's numbers are not read, nothing is kept.
 void momentum_scan_forward(Exec& exec, const MomentumScan& in, const MomentumStates& entering,
                            View out, const MomentumStatesOut& leaving, View kept = {});
 

@@ -31,7 +31,8 @@ struct RankOneScan {
 int64_t rank_one_scan_kept(Exec& exec, const RankOneScan& in);
 
 // out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept: f32
-// of that many numbers; not given: backward walks through the documents once more.
+// of that many numbers; not given: backward walks through the documents once more. Where out is not
+// given, only the final state is wanted: q's numbers are not read, nothing is kept.
 void rank_one_scan_forward(Exec& exec, const RankOneScan& in, ConstView initial_state, View out,
                            View final_state, View kept = {});
 

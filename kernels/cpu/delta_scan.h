@@ -13,7 +13,7 @@ struct DeltaTask {
   tile::In initial_state;
 };
 struct DeltaOutputs {
-  tile::Out out;
+  tile::Out out;  // empty: only states are wanted, q is not read and nothing kept
   tile::Out final_state;
   float* kept;  // null: nothing is kept
 };

@@ -15,7 +15,7 @@ struct DiagonalTask {
   tile::In value_log_decay = {};  // f32 [tokens, value], or empty; then log_decay may be empty
 };
 struct DiagonalOutputs {
-  tile::Out out;
+  tile::Out out;  // empty: only the final state is wanted, q is not read and nothing kept
   tile::Out final_state;
   float* kept = nullptr;  // the states between chunks, or not wanted
 };

@@ -26,7 +26,9 @@ struct DiagonalWalk {
     return place(w, Sizes{kChunk, key, value}, nullptr);
   }
   static int64_t forward_scratch(int64_t key, int64_t value) {
-    return scratch_of<typename Rule::ForwardSpace>(key, value);
+    const int64_t whole = scratch_of<typename Rule::ForwardSpace>(key, value);
+    const int64_t states = scratch_of<typename Rule::StateSpace>(key, value);
+    return whole > states ? whole : states;
   }
   static int64_t backward_scratch(int64_t tokens, int64_t key, int64_t value) {
     const int64_t back = scratch_of<typename Rule::BackwardSpace>(key, value);
@@ -44,6 +46,8 @@ struct DiagonalWalk {
 
   static void forward(const DiagonalTask& task, const DiagonalOutputs& outputs, float* scratch) {
     const int64_t tokens = task.q.rows, key = task.q.columns, value = task.v.columns;
+    if (outputs.out.empty())
+      return walk_states(task, {nullptr, key, value, Reader::kSoon}, outputs.final_state, scratch);
     const States states{outputs.kept, key, value, Reader::kMuchLater};
     Engine e;
     typename Rule::ForwardSpace w;
@@ -63,7 +67,9 @@ struct DiagonalWalk {
       e.run(tile::kFull, tile::take(w.m), tile::store(outputs.final_state));
   }
 
-  static void rebuild(const DiagonalTask& task, const States& states, float* scratch) {
+  // The states alone: q's numbers are not read.
+  static void walk_states(const DiagonalTask& task, const States& states, const tile::Out& last,
+                          float* scratch) {
     const int64_t tokens = task.q.rows;
     Engine e;
     typename Rule::StateSpace w;
@@ -77,6 +83,7 @@ struct DiagonalWalk {
       e.soon(after);
       Rule::state(e, Rule::chunk_of(task, begin, count), after, w);
     }
+    if (!last.empty()) e.run(tile::kFull, tile::take(w.m), tile::store(last));
   }
 
   static void backward(const DiagonalTask& task, const DiagonalGradients& g, float* scratch) {
@@ -85,7 +92,7 @@ struct DiagonalWalk {
     const States states{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value,
                         Reader::kSoon};
     float* work = scratch + States::floats(tokens, key, value);
-    if (g.kept == nullptr) rebuild(task, states, work);
+    if (g.kept == nullptr) walk_states(task, states, {}, work);
 
     Engine e;
     typename Rule::BackwardSpace w;

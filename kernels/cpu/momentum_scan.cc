@@ -118,6 +118,10 @@ void forward_walk(const MomentumTask& task, const MomentumOutputs& outputs, floa
     const int64_t count = chunk_length(begin, tokens);
     place(w, Sizes{count, key, value}, scratch);
     momentum_coefficients(task, begin, count, c);
+    if (outputs.out.empty()) {
+      programs::momentum_pass<momentum>(e, chunk_of(task, begin, c), w);
+      continue;
+    }
     if (outputs.kept != nullptr) keep(e, task, w, {outputs.kept, key, value}, begin / kChunk);
     programs::momentum_forward<momentum>(e, chunk_of(task, begin, c),
                                          outputs.out.row_range(begin, count), w);
@@ -151,10 +155,7 @@ void rebuild(const MomentumTask& task, const Kept& kept, MomentumCoefficients& c
     keep(e, task, w, kept, begin / kChunk);
     if (begin + count == tokens) break;
     momentum_coefficients(task, begin, count, c);
-    const Chunk chunk = chunk_of(task, begin, c);
-    programs::momentum_weights(e, chunk, w);
-    programs::momentum_errors<momentum>(e, chunk, w);
-    programs::momentum_states<momentum>(e, chunk, w);
+    programs::momentum_pass<momentum>(e, chunk_of(task, begin, c), w);
   }
 }
 

@@ -23,7 +23,7 @@ struct MomentumTask {
   MomentumStatesIn entering;
 };
 struct MomentumOutputs {
-  tile::Out out;
+  tile::Out out;  // empty: only states are wanted, q is not read and nothing kept
   MomentumStatesTo leaving;
   float* kept;  // null: nothing is kept
 };

@@ -98,6 +98,10 @@ void forward(const RankOneTask& task, const RankOneOutputs& outputs, float* scra
     const int64_t c = begin / kChunk, count = chunk_length(begin, tokens);
     place(w, Sizes{count, key, value}, scratch);
     expect(e, task, begin + kChunk);
+    if (outputs.out.empty()) {
+      programs::rank_one_pass(e, chunk_of(task, begin, count), w);
+      continue;
+    }
     e.soon(outputs.out.row_range(begin, count));
     programs::rank_one_forward(e, chunk_of(task, begin, count), outputs.out.row_range(begin, count),
                                kept.state(c + 1), w);

@@ -15,7 +15,7 @@ struct RankOneTask {
   tile::In initial_state;
 };
 struct RankOneOutputs {
-  tile::Out out;
+  tile::Out out;  // empty: only states are wanted, q is not read and nothing kept
   tile::Out final_state;
   float* kept;  // null: nothing is kept
 };

@@ -90,6 +90,12 @@ WEFT_TILE void delta_carry(Engine& e, float last, const typename Engine::Out& to
   }
 }
 
+// The state after a chunk alone, from the state w.m before it: no queries, no outputs.
+template <class Engine, class Space>
+WEFT_TILE void delta_pass(Engine& e, const DeltaChunk<Engine>& a, Space& w) {
+  delta_carry(e, delta_values(e, a, w), {}, w);
+}
+
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void delta_forward(Engine& e, const DeltaChunk<Engine>& a,

@@ -110,6 +110,14 @@ WEFT_TILE void momentum_states(Engine& e, const MomentumChunk<Engine>& a, Space&
   }
 }
 
+// The states after a chunk alone: no queries, no outputs.
+template <Momentum momentum, class Engine, class Space>
+WEFT_TILE void momentum_pass(Engine& e, const MomentumChunk<Engine>& a, Space& w) {
+  momentum_weights(e, a, w);
+  momentum_errors<momentum>(e, a, w);
+  momentum_states<momentum>(e, a, w);
+}
+
 // Outputs of a chunk and the states after it.
 template <Momentum momentum, class Engine, class Space>
 WEFT_TILE void momentum_forward(Engine& e, const MomentumChunk<Engine>& a,

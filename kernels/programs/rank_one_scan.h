@@ -65,32 +65,38 @@ struct RankOneSpace {
   }
 };
 
+// Whether a chunk is read (q and all that only its outputs need), or carries the state on alone.
+enum class Reads : uint8_t { kNo, kYes };
+
 // Queries, keys and decays from memory, and what a token's query says to its own keys.
-template <class Engine, class Space>
+template <Reads reads = Reads::kYes, class Engine, class Space>
 WEFT_TILE void rank_one_load(Engine& e, const RankOneChunk<Engine>& c, Space& w) {
   using namespace tile;
   const auto zero = [&](auto) { return e.number(0.0f); };
   e.load(w.a, c.log_decay, [&](auto, auto, auto x) { return e.exp_down(x); });
-  e.load(w.q, c.q);
-  e.fill(w.qb_same, zero);
   if constexpr (Space::general) {
     e.load(w.alpha, c.alpha);
     e.load(w.b, c.beta);
     e.load(w.k, c.k);
-    e.fill(w.qk_same, zero);
-    e.run(kFull, take(w.q),
-          row_sum(w.qk_same, [&](auto i, auto j, auto x) { return x * w.k(i, j); }));
   } else {
     e.load(w.strength, c.strength);
     e.load(w.alpha, c.k, [&](auto i, auto j, auto x) { return -x * w.a(i, j); });
     e.load(w.b, c.k, [&](auto i, auto, auto x) { return x * w.strength[i]; });
+  }
+  if constexpr (reads == Reads::kNo) return;
+  e.load(w.q, c.q);
+  e.fill(w.qb_same, zero);
+  if constexpr (Space::general) {
+    e.fill(w.qk_same, zero);
+    e.run(kFull, take(w.q),
+          row_sum(w.qk_same, [&](auto i, auto j, auto x) { return x * w.k(i, j); }));
   }
   e.run(kFull, take(w.q), row_sum(w.qb_same, [&](auto i, auto j, auto x) { return x * w.b(i, j); }),
         map([&](auto i, auto j, auto x) { return x * w.a(i, j); }), put(w.q));
 }
 
 // The queries of a block over the decays from its start, and from the start of the chunk.
-template <class Engine, class Space, class Span>
+template <Reads reads = Reads::kYes, class Engine, class Space, class Span>
 WEFT_TILE void rank_one_queries(Engine& e, const Span& rows, Space& w) {
   using namespace tile;
   e.fill(w.within, [&](auto) { return e.number(1.0f); });
@@ -106,39 +112,39 @@ WEFT_TILE void rank_one_queries(Engine& e, const Span& rows, Space& w) {
           map([&](auto i, auto j, auto x) { return x * from(i, j); }), put(block),
           put(start, [&](auto, auto j, auto x) { return x * w.total[j]; }));
   };
-  carry(w.q, w.q_block, w.q_start);
+  if constexpr (reads == Reads::kYes) carry(w.q, w.q_block, w.q_start);
   carry(w.alpha, w.alpha_block, w.alpha_start);
 }
 
 // The rows of all scores that belong to the queries of a block.
-template <class Engine, class Space, class Span>
+template <Reads reads = Reads::kYes, class Engine, class Space, class Span>
 WEFT_TILE void rank_one_scores(Engine& e, const Span& rows, Space& w) {
   using namespace tile;
+  constexpr bool read = reads == Reads::kYes;
   if (rows.first > 0) {
     const Span before{0, rows.first}, block{0, rows.count};
     const auto meet = [&](const auto& keys, const auto& queries, auto& scores) {
       auto to = e.box(scores, before, rows);
       e.run(kFull, nt(e.part(keys, before), e.part(queries, block)), put(to));
     };
-    meet(w.b_end, w.q_block, w.qb);
     meet(w.b_end, w.alpha_block, w.ab);
-    if constexpr (Space::general) {
-      meet(w.k_end, w.q_block, w.qk);
-      meet(w.k_end, w.alpha_block, w.ak);
-    }
+    if constexpr (read) meet(w.b_end, w.q_block, w.qb);
+    if constexpr (Space::general) meet(w.k_end, w.alpha_block, w.ak);
+    if constexpr (Space::general && read) meet(w.k_end, w.q_block, w.qk);
   }
   using Near = typename Engine::template Scores<Space::general ? 2 : 1>;
-  if constexpr (Space::general) {
+  if constexpr (!read) {
+    e.near_scores(w.alpha, w.b, w.a, rows, w.ab);
+    if constexpr (Space::general) e.near_scores(w.alpha, w.k, w.a, rows, w.ak);
+  } else if constexpr (Space::general) {
     e.near_scores(Near{{&w.q, &w.alpha}, {&w.b, &w.k}, w.a, {{&w.qb, &w.qk}, {&w.ab, &w.ak}}},
                   rows);
   } else {
     e.near_scores(Near{{&w.q, &w.alpha}, {&w.b}, w.a, {{&w.qb}, {&w.ab}}}, rows);
   }
-  e.settle(e.box(w.qb, rows, rows));
-  if constexpr (Space::general) {
-    e.settle(e.box(w.qk, rows, rows));
-    e.settle(e.box(w.ak, rows, rows));
-  }
+  if constexpr (read) e.settle(e.box(w.qb, rows, rows));
+  if constexpr (Space::general && read) e.settle(e.box(w.qk, rows, rows));
+  if constexpr (Space::general) e.settle(e.box(w.ak, rows, rows));
 }
 
 template <class Engine, class Space>
@@ -148,16 +154,17 @@ WEFT_TILE typename Engine::Span block_rows(int64_t first, const Space& w) {
 }
 
 // Scores, and the queries and keys over the decays of the whole chunk.
-template <class Engine, class Space>
+template <Reads reads = Reads::kYes, class Engine, class Space>
 WEFT_TILE void rank_one_blocks(Engine& e, Space& w) {
-  e.clear(w.qb);
   e.clear(w.ab);
-  if constexpr (Space::general) e.clear(w.qk), e.clear(w.ak);
+  if constexpr (Space::general) e.clear(w.ak);
+  if constexpr (reads == Reads::kYes) e.clear(w.qb);
+  if constexpr (Space::general && reads == Reads::kYes) e.clear(w.qk);
   e.fill(w.total, [&](auto) { return e.number(1.0f); });
   for (int64_t first = 0; first < w.q.rows; first += kDiagonalBlock) {
     const auto rows = block_rows<Engine>(first, w);
-    rank_one_queries(e, rows, w);
-    rank_one_scores(e, rows, w);
+    rank_one_queries<reads>(e, rows, w);
+    rank_one_scores<reads>(e, rows, w);
     diagonal_extend(e, rows, w, w.b_end, [&](auto i, auto j, auto x) { return x * w.b(i, j); });
     if constexpr (Space::general) {
       diagonal_extend(e, rows, w, w.k_end, [&](auto i, auto j, auto x) { return x * w.k(i, j); });
@@ -167,11 +174,11 @@ WEFT_TILE void rank_one_blocks(Engine& e, Space& w) {
 }
 
 // Everything of a chunk but its outputs: scores, T and Z from the state w.m before it.
-template <class Engine, class Space>
+template <Reads reads = Reads::kYes, class Engine, class Space>
 WEFT_TILE void rank_one_values(Engine& e, const RankOneChunk<Engine>& c, Space& w) {
   using namespace tile;
-  rank_one_load(e, c, w);
-  rank_one_blocks(e, w);
+  rank_one_load<reads>(e, c, w);
+  rank_one_blocks<reads>(e, w);
   e.turn_over(w.ab, w.t);
   e.run(kFull, take(w.t), map([&](auto, auto, auto x) { return -x; }), put(w.t));
   e.invert_unit_lower(w.t);
@@ -202,6 +209,13 @@ WEFT_TILE void rank_one_carry(Engine& e, const typename Engine::Out& to, Space& 
   } else {
     writes(put(w.m), store(to));
   }
+}
+
+// The state after a chunk alone, from the state w.m before it: no queries, no outputs.
+template <class Engine, class Space>
+WEFT_TILE void rank_one_pass(Engine& e, const RankOneChunk<Engine>& c, Space& w) {
+  rank_one_values<Reads::kNo>(e, c, w);
+  rank_one_carry(e, {}, w);
 }
 
 // Outputs of a chunk and the state after it, from the state w.m before it.

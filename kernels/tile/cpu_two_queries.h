@@ -30,6 +30,7 @@ struct TwoQueries : Walks {
     const Matrix& a;
     Matrix* p[kQueries][keys];
   };
+  using Walks::near_scores;  // of one kind of query
   template <int keys>
   static void near_scores(const Scores<keys>& s, Span rows);
 
