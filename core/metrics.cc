@@ -105,21 +105,28 @@ std::string listed(const std::vector<std::vector<T>>& lists) {
   return out;
 }
 
+// "\"data\":7" of {{"data", 7}}.
+std::string listed(const std::map<std::string, int64_t>& by_name) {
+  std::string out;
+  for (const auto& [name, value] : by_name) {
+    out += fmt::format("{}{}:{}", out.empty() ? "" : ",", nlohmann::json(name).dump(), value);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string to_json(const StepMetrics& m) {
-  std::string comm;
-  for (const auto& [axis, bytes] : m.comm_bytes) {
-    comm += fmt::format("{}{}:{}", comm.empty() ? "" : ",", nlohmann::json(axis).dump(), bytes);
-  }
   std::string out =
       fmt::format(R"({{"step":{},"loss":{},"aux_loss":{},"grad_norm":{},"lr":{})", m.step,
                   loss_number(m.loss), loss_number(m.aux_loss), number(m.grad_norm), number(m.lr));
   out +=
       fmt::format(R"(,"step_ms":{},"tokens_per_s":{},"mfu":{},"tokens":{},"peak_bytes":{})",
                   number(m.step_ms), number(m.tokens_per_s), number(m.mfu), m.tokens, m.peak_bytes);
-  out += fmt::format(R"(,"comm_bytes":{{{}}},"expert_load":[{}],"expert_entropy":[{}])", comm,
-                     listed(m.expert_load), listed(m.expert_entropy));
+  out += fmt::format(R"(,"comm_bytes":{{{}}},"comm_calls":{{{}}})", listed(m.comm_bytes),
+                     listed(m.comm_calls));
+  out += fmt::format(R"(,"expert_load":[{}],"expert_entropy":[{}])", listed(m.expert_load),
+                     listed(m.expert_entropy));
   out += fmt::format(R"(,"router_entropy":[{}],"router_margin":[{}])", listed(m.router_entropy),
                      listed(m.router_margin));
   out += fmt::format(R"(,"dead_experts":[{}],"dropped_by_layer":[{}])", listed(m.dead_experts),

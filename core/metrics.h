@@ -26,6 +26,7 @@ struct StepMetrics {
   int64_t tokens = 0;  // seen since the first step
   int64_t peak_bytes = 0;
   std::map<std::string, int64_t> comm_bytes = {};  // by mesh axis
+  std::map<std::string, int64_t> comm_calls = {};
   // One number per MoE layer, in layer order.
   std::vector<double> expert_load = {};        // pairs of the fullest expert over the mean
   std::vector<double> expert_entropy = {};     // of the shares of pairs, nats; log(experts) when even

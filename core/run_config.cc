@@ -173,6 +173,9 @@ void fields(FieldVisitor& f, RunConfig& c) {
     "\"write:FILE\" keeps every choice of experts, \"replay:FILE\" makes the same ones again");
   f("check_collectives", c.check_collectives,
     "debugging: ranks compare what they call before each collective, and stop naming both");
+  f("trace", c.trace,
+    "\"3-5\": all ranks note what they do in steps 3 to 5, calls to each other, layers, updates, and "
+    "run.dir/trace.json shows it (ui.perfetto.dev, chrome://tracing); empty: none");
   f("slow_seconds", c.slow_seconds,
     "a rank that waits longer for others says which ones, and where they are; 0: never",
     at_least(0));

@@ -125,6 +125,7 @@ struct RunConfig {
   std::string resume = "auto";
   std::string routing_trace;  // "", "write:FILE" or "replay:FILE"
   bool check_collectives = false;
+  std::string trace;  // "", "3" or "3-5"
   double slow_seconds = 10, watchdog_seconds = 600;  // 0: never
 };
 

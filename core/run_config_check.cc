@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/run_config.h"
+#include "core/trace.h"
 
 namespace weft {
 namespace {
@@ -182,6 +183,10 @@ void check_run(const Config& config) {
   const RunConfig& run = config.run;
   if (run.dir.empty()) {
     refuse(config, {"run.dir"}, "\"\"", "is empty; name a folder, for example \"runs/first\"");
+  }
+  if (!parse_steps(run.trace)) {
+    refuse(config, {"run.trace"}, fmt::format("\"{}\"", run.trace),
+           "is no range of steps, counted from 1; nearest: \"3\" or \"3-5\"");
   }
   const std::string& trace = run.routing_trace;
   const size_t colon = trace.find(':');

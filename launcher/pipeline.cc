@@ -102,6 +102,7 @@ class PipelineRun {
         mesh_(pipe.mesh_),
         ranks_(pipe.mesh_.over({Axis::kPipe})),
         activity_(pipe.mesh_.activity()),
+        spans_(pipe.mesh_.trace()),
         batch_(batch),
         rows_(batch.batch.tokens.elements() / pipe.config_.train.sequence),
         trace_(trace),
@@ -198,6 +199,11 @@ class PipelineRun {
 
   void compute(const Action& a) {
     Flight& f = flight(a);
+    const TraceScope scope(spans_,
+                           a.step == Step::kForward          ? "forward"
+                           : a.step == Step::kBackwardWeight ? "gradients of weights"
+                                                             : "backward",
+                           -1, a.micro_batch);
     switch (a.step) {
       case Step::kForward:
         return forward(a, f);
@@ -225,6 +231,7 @@ class PipelineRun {
     Tensor dx = stage.begin_backward(exec_, f.d_leaving, f.passage);
     for (int64_t layer = stage.part().end - 1; layer >= stage.part().begin; --layer) {
       enter("backward", layer);
+      const TraceScope scope(spans_, "backward of layer", layer, a.micro_batch);
       dx = stage.backward_block(exec_, work(f), layer, dx, f.passage);
       if (completes) optimizer_->layer_done(exec_, layer);
     }
@@ -249,6 +256,7 @@ class PipelineRun {
     Tensor x = stage.begin_forward(exec_, work(f), f.entering, f.passage);
     for (int64_t layer = stage.part().begin; layer < stage.part().end; ++layer) {
       enter("forward", layer);
+      const TraceScope scope(spans_, "forward of layer", layer, a.micro_batch);
       await_weights(layer);
       x = stage.forward_block(exec_, work(f), layer, x, f.passage);
     }
@@ -334,6 +342,7 @@ class PipelineRun {
   const Mesh& mesh_;
   Communicator& ranks_;
   Activity& activity_;
+  Trace& spans_;
   const StepBatch& batch_;
   int64_t rows_;                                   // of the batch
   RoutingTrace* trace_;                            // null: forward alone

@@ -21,6 +21,7 @@
 #include "launcher/run_data.h"
 #include "launcher/saves.h"
 #include "launcher/start_page.h"
+#include "launcher/step_trace.h"
 #include "launcher/tokenizer_files.h"
 #include "parallel/agree.h"
 #include "parallel/checkpoint_folder.h"
@@ -56,6 +57,7 @@ class TrainRun {
         data_(open_data(config, runtime_.exec(), world())),
         lock_(first_ ? std::make_unique<RunLock>(config.run.dir) : nullptr),
         trainer_(config, runtime_, ranks.mesh),
+        trace_(config, runtime_.exec(), ranks.mesh),
         log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
         saves_(config, runtime_.exec(), world(),
                {.warn = [this](const std::string& text) { tell(text); },
@@ -92,17 +94,15 @@ class TrainRun {
     for (const std::string& change : changes_) tell(change);
     while (step_ < config_.train.steps) {
       ranks_.mesh->activity().at(step_ + 1, "");
+      trace_.before(step_ + 1);
       fire_drill(layout.rank, step_ + 1, [this] { return stop_.requested(); });
       one_step();
       const bool last = step_ == config_.train.steps;
       const bool asked = saves_.after_step(stop_.requested());
-      ranks_.mesh->activity().at("saving");
-      if (last || asked) {
-        saves_.save_now(state(), trainer_.tensors_to_save());
-      } else if (due(config_.run.checkpoint_every)) {
-        const auto before = std::chrono::steady_clock::now();
-        saves_.save(state(), trainer_.tensors_to_save());
-        save_ms_ = 1e3 * seconds_since(before);
+      save(last || asked);
+      if (trace_.after(step_, last || asked)) {
+        log_.info("trace in {}", trace_.path());
+        say(fmt::format("trace  {}   open it in ui.perfetto.dev", trace_.path()));
       }
       if (!last && asked) return stopped();
     }
@@ -111,6 +111,17 @@ class TrainRun {
   }
 
  private:
+  // Where it must be there when the process ends, or in passing where one is due.
+  void save(bool now) {
+    ranks_.mesh->activity().at("saving");
+    if (!now && !due(config_.run.checkpoint_every)) return;
+    const TraceScope scope(ranks_.mesh->trace(), "save");
+    if (now) return saves_.save_now(state(), trainer_.tensors_to_save());
+    const auto before = std::chrono::steady_clock::now();
+    saves_.save(state(), trainer_.tensors_to_save());
+    save_ms_ = 1e3 * seconds_since(before);
+  }
+
   Communicator& world() { return ranks_.mesh->world(); }
   void say(const std::string& text) {
     if (first_) progress_.line(text);
@@ -191,7 +202,11 @@ class TrainRun {
     const auto start = std::chrono::steady_clock::now();
     CommTally& tally = ranks_.mesh->tally();
     tally.reset();
-    const StepResult result = trainer_.step(step_, samples_, source(*data_.train));
+    const StepResult result = [&] {
+      TraceScope scope(ranks_.mesh->trace(), "step");
+      scope.of_step(step_ + 1);
+      return trainer_.step(step_, samples_, source(*data_.train));
+    }();
     const double seconds = seconds_since(start);
     seconds_ += seconds;
     ++steps_;
@@ -203,7 +218,7 @@ class TrainRun {
                   .mfu = trainer_.flops_per_step() / seconds / peak_,
                   .tokens = samples_ * config_.train.sequence,
                   .peak_bytes = runtime_.ledger().total().peak,
-                  .comm_bytes = tally.bytes_by_axis(),
+                  .comm_bytes = tally.bytes_by_axis(), .comm_calls = tally.calls_by_axis(),
                   .skipped = result.skipped, .valid_loss = {},
                   .save_ms = std::exchange(save_ms_, std::nullopt)};
     const double waiting = tally.seconds() / seconds;
@@ -319,6 +334,7 @@ class TrainRun {
   RunData data_;
   std::unique_ptr<RunLock> lock_;
   Trainer trainer_;
+  StepTrace trace_;
   Log log_;
   double peak_ = 0;  // FLOP/s of our own 1024-cubed GEMM in this precision, all ranks: what mfu is a share of
   std::optional<MetricsWriter> metrics_;

@@ -57,8 +57,10 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   Communicator& data = mesh_->over({Axis::kData});
   const IndexRange mine = mesh_->layout().micro_batches(train.global_batch / train.micro_batch);
   const int64_t before = mine.begin * train.micro_batch;
-  const Batch batch =
-      source(runtime_.pool(), first_sample + before, mine.size() * train.micro_batch);
+  const Batch batch = [&] {
+    const TraceScope scope(mesh_->trace(), "data");
+    return source(runtime_.pool(), first_sample + before, mine.size() * train.micro_batch);
+  }();
   const double targets =
       std::max<double>(1.0, static_cast<double>(sum_over(exec, data, batch.target_tokens)));
   optimizer_->start_values(exec);  // behind the small sum, which would wait for them
@@ -88,6 +90,7 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   }
 
   finish_gradients();
+  const TraceScope scope(mesh_->trace(), "optimizer");
   metrics.grad_norm = optimizer_->gradient_norm(exec);
   metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
   if (!metrics.skipped) {
@@ -103,6 +106,7 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
 void Trainer::finish_gradients() {
   Exec& exec = runtime_.exec();
   mesh_->activity().at("summing gradients");
+  const TraceScope scope(mesh_->trace(), "sums of gradients");
   for (const ModelStage& stage : pipeline_.stages()) stage.finish_embedding(exec);
   optimizer_->sum_over_stages(exec);
   for (const ModelStage& stage : pipeline_.stages()) stage.finish_shared(exec);

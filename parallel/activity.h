@@ -45,6 +45,7 @@ class Activity {
   }
 
   Now now() const;
+  int64_t layer() const { return layer_.load(std::memory_order_relaxed); }
 
  private:
   void touch(Time now) { since_.store(now.time_since_epoch().count(), std::memory_order_release); }

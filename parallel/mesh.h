@@ -37,6 +37,7 @@ class Mesh {
 
   CommTally& tally() const { return *tally_; }
   Activity& activity() const { return tally_->activity(); }
+  Trace& trace() const { return tally_->trace(); }
 
  private:
   uint32_t key_of(std::span<const Axis> axes) const;

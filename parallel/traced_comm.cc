@@ -69,6 +69,12 @@ std::map<std::string, int64_t> CommTally::bytes_by_axis() const {
   return bytes;
 }
 
+std::map<std::string, int64_t> CommTally::calls_by_axis() const {
+  std::map<std::string, int64_t> calls;
+  for (const auto& [axis, operations] : costs_) calls[axis] = of_axis(axis).calls;
+  return calls;
+}
+
 double CommTally::seconds() const {
   double sum = 0;
   for (const auto& [axis, operations] : costs_) sum += of_axis(axis).seconds;
@@ -88,6 +94,18 @@ void TracedComm::counted(const char* operation, int64_t bytes, Call&& call) {
   tally_.activity().leave(end);
   const double seconds = std::chrono::duration<double>(end - start).count();
   tally_.of(axis_, operation) += CommCost{1, bytes, seconds};
+  note(Trace::Kind::kCall, operation, bytes, start, end);
+}
+
+void TracedComm::note(Trace::Kind kind, const char* operation, int64_t bytes, Trace::Time begin,
+                      Trace::Time end) {
+  tally_.trace().add({.kind = kind,
+                      .name = operation,
+                      .axis = axis_.c_str(),
+                      .layer = tally_.activity().layer(),
+                      .bytes = bytes,
+                      .begin = begin,
+                      .end = end});
 }
 
 void TracedComm::gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all) {
@@ -226,12 +244,16 @@ void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
   counted("transfer", bytes_sent(together), [&] { inner_->transfer(exec, together); });
 }
 
-// Counts the time of waiting for what was started.
+// Counts the time of waiting for what was started, at `begun`.
 class TracedComm::Timed final : public Pending {
  public:
-  Timed(TracedComm& comm, const char* operation, std::unique_ptr<Pending> inner,
+  Timed(TracedComm& comm, const char* operation, Trace::Time begun, std::unique_ptr<Pending> inner,
         std::unique_ptr<Told> told = nullptr)
-      : comm_(comm), operation_(operation), inner_(std::move(inner)), told_(std::move(told)) {}
+      : comm_(comm),
+        operation_(operation),
+        begun_(begun),
+        inner_(std::move(inner)),
+        told_(std::move(told)) {}
 
   void wait() override {
     const auto start = std::chrono::steady_clock::now();
@@ -242,20 +264,24 @@ class TracedComm::Timed final : public Pending {
     comm_.tally_.activity().leave(end);
     comm_.tally_.of(comm_.axis_, operation_).seconds +=
         std::chrono::duration<double>(end - start).count();
+    comm_.note(Trace::Kind::kWait, operation_, -1, start, end);
+    comm_.note(Trace::Kind::kFlight, operation_, -1, begun_, end);
   }
 
  private:
   TracedComm& comm_;
   const char* operation_;
+  Trace::Time begun_;
   std::unique_ptr<Pending> inner_;
   std::unique_ptr<Told> told_;
 };
 
 std::unique_ptr<Pending> TracedComm::start(Exec& exec, std::span<const Transfer> together) {
   auto told = std::make_unique<Told>(*this, exec, together);
+  const auto begun = Trace::Clock::now();
   std::unique_ptr<Pending> pending;
   counted("transfer", bytes_sent(together), [&] { pending = inner_->start(exec, together); });
-  return std::make_unique<Timed>(*this, "transfer", std::move(pending), std::move(told));
+  return std::make_unique<Timed>(*this, "transfer", begun, std::move(pending), std::move(told));
 }
 
 std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective& what,
@@ -267,10 +293,11 @@ std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective
     amounts[static_cast<size_t>(part.peer)] += bytes_of(part.data);
   }
   compare_amounts(exec, what.name, "bytes", sent, expected);
+  const auto begun = Trace::Clock::now();
   std::unique_ptr<Pending> pending;
   counted(what.name, bytes_sent(parts),
           [&] { pending = inner_->start_together(exec, what, std::move(parts)); });
-  return std::make_unique<Timed>(*this, what.name, std::move(pending));
+  return std::make_unique<Timed>(*this, what.name, begun, std::move(pending));
 }
 
 void TracedComm::barrier() {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "core/trace.h"
 #include "parallel/activity.h"
 #include "parallel/communicator.h"
 
@@ -25,14 +26,17 @@ class CommTally {
   }
   CommCost of_axis(const std::string& axis) const;
   std::map<std::string, int64_t> bytes_by_axis() const;
+  std::map<std::string, int64_t> calls_by_axis() const;
   double seconds() const;
   void reset() { costs_.clear(); }
 
   Activity& activity() { return activity_; }  // the call being made, and where in the step
+  Trace& trace() { return trace_; }           // all of them, while asked for
 
  private:
   std::map<std::string, std::map<std::string, CommCost>> costs_;
   Activity activity_;
+  Trace trace_;
 };
 
 // Whether ranks compare what they call, and within a stage in which layer, before each call. Costs a
@@ -67,6 +71,8 @@ class TracedComm final : public Communicator {
   class Told;
   template <class Call>
   void counted(const char* operation, int64_t bytes, Call&& call);
+  void note(Trace::Kind kind, const char* operation, int64_t bytes, Trace::Time begin,
+            Trace::Time end);
   void gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all);
   int64_t bytes_sent(std::span<const Transfer> together) const;
   void compare(Exec& exec, const std::string& signature);

@@ -62,7 +62,7 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   const auto json = nlohmann::json::parse(to_json(m));
   for (const char* key :
        {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
-        "peak_bytes", "comm_bytes", "expert_load", "expert_entropy", "router_entropy",
+        "peak_bytes", "comm_bytes", "comm_calls", "expert_load", "expert_entropy", "router_entropy",
         "router_margin", "dead_experts", "dropped_by_layer", "dropped", "skipped"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
