@@ -14,6 +14,12 @@ Tensor times(Exec& exec, const Tensor& x, float factor) {
   return y;
 }
 
+Sequence with_memory(const Sequence& sequence, SpanMemory& memory) {
+  Sequence own = sequence;
+  own.memory = &memory;
+  return own;
+}
+
 // The stream after a branch; takes the branch's place.
 void join(Exec& exec, const Residual& r, const Tensor& x, const Tensor& normed,
           const Tensor& branch) {
@@ -43,23 +49,27 @@ Block::Block(std::unique_ptr<Mixer> mixer, RmsNorm norm1, std::unique_ptr<FeedFo
       tensor_ranks_(tensor_ranks),
       residuals_(residuals) {}
 
-Tensor Block::mix(Exec& exec, const Tensor& x, const MixerContext& context,
-                  SavedStack& saved) const {
+Block::Mixed Block::run_mixer(Exec& exec, const Tensor& x, const MixerContext& context,
+                              SavedStack& saved) const {
   const Tensor normed = norm1_.forward(exec, x, saved);
   const Tensor all = gather_tokens(exec, tensor_ranks_, normed, context.sequence.tokens());
-  const Tensor mixed =
-      scatter_tokens(exec, tensor_ranks_, mixer_->forward(exec, all, context, saved));
-  join(exec, residuals_.mixer, x, normed, mixed);
-  return mixed;
+  return {normed, mixer_->forward(exec, all, context, saved)};
 }
 
-// The second of two forward passes, which reports nothing.
-Tensor Block::mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
-                        SavedStack& saved) const {
+Tensor Block::join_mixer(Exec& exec, const Tensor& x, const Mixed& mixed) const {
+  const Tensor sum = scatter_tokens(exec, tensor_ranks_, mixed.part);
+  join(exec, residuals_.mixer, x, mixed.normed, sum);
+  return sum;
+}
+
+Block::Mixed Block::mix_again(Exec& exec, Kept& kept, const Sequence& sequence,
+                              StepContext& context, SavedStack& saved) const {
+  kept.told.replay();
+  const Sequence remembered = with_memory(sequence, kept.told);
   context.repeating = true;
-  const Tensor middle = mix(exec, x, {sequence, nullptr, &context}, saved);
+  const Mixed mixed = run_mixer(exec, kept.x, {remembered, nullptr, &context}, saved);
   context.repeating = false;
-  return middle;
+  return mixed;
 }
 
 // Gradients of weights wait until the mixer's states are on their way to the other sequence ranks
@@ -110,19 +120,24 @@ Tensor Block::forward(Exec& exec, const Tensor& x, const Sequence& sequence, Ste
                       SavedStack& saved, MixerState* state) const {
   context.span_tokens = sequence.tokens();
   if (recompute_ == Recompute::kNone) {
-    return feed(exec, mix(exec, x, {sequence, state, &context}, saved), context, saved);
+    const Mixed mixed = run_mixer(exec, x, {sequence, state, &context}, saved);
+    return feed(exec, join_mixer(exec, x, mixed), context, saved);
   }
   WEFT_CHECK(state == nullptr, "a block that computes its forward twice carries no state");
   SavedStack dropped;
-  const Tensor middle = mix(exec, x, {sequence, nullptr, &context}, dropped);
+  Kept kept{.x = x, .routing = {}, .told = {}};
+  const Sequence remembered = with_memory(sequence, kept.told);
+  const Tensor middle =
+      join_mixer(exec, x, run_mixer(exec, x, {remembered, nullptr, &context}, dropped));
   dropped.clear();
   if (recompute_ == Recompute::kSelective) {
-    saved.push(Kept{x, std::nullopt});
+    saved.push(std::move(kept));
     return feed(exec, middle, context, saved);
   }
   context.decided.reset();
   const Tensor y = feed(exec, middle, context, dropped);
-  saved.push(Kept{x, context.decided});
+  kept.routing = context.decided;
+  saved.push(std::move(kept));
   return y;
 }
 
@@ -136,12 +151,13 @@ Tensor Block::backward(Exec& exec, const Tensor& dy, const Sequence& sequence, S
   SavedStack again = saved.inner();
   if (recompute_ == Recompute::kSelective) {
     const Tensor d_middle = feed_backward(exec, dy, context, saved);
-    mix_again(exec, saved.pop<Kept>().x, sequence, context, again);
+    Kept kept = saved.pop<Kept>();
+    mix_again(exec, kept, sequence, context, again);  // nobody reads what it gives
     return mix_backward(exec, d_middle, {sequence, nullptr, &context}, again);
   }
-  const Kept kept = saved.pop<Kept>();
+  Kept kept = saved.pop<Kept>();
   SavedStack fed = saved.inner();
-  const Tensor middle = mix_again(exec, kept.x, sequence, context, again);
+  const Tensor middle = join_mixer(exec, kept.x, mix_again(exec, kept, sequence, context, again));
   context.replay = kept.routing;
   feed(exec, middle, context, fed);
   const Tensor d_middle = feed_backward(exec, dy, context, fed);

@@ -5,15 +5,19 @@
 #include "layers/feed_forward.h"
 #include "layers/mixers/mixer.h"
 #include "layers/rms_norm.h"
+#include "layers/span_memory.h"
 
 namespace weft {
 
-// What a block keeps from forward to backward.
+// What a block keeps from forward to backward. What is computed again asks no sequence rank again:
+// states and rows that came from them are kept (layers/span_memory.h). Tokens that tensor ranks
+// gather, rows of experts, and keys and values of softmax attention travel once more: to keep them
+// would be to keep what recompute gives up, as much as the mixer's or the experts' whole input.
 enum class Recompute : uint8_t {
   kNone,       // everything backward needs
   kSelective,  // the mixer's inside is computed again (its memory grows fastest with width and
                // heads)
-  kFull,       // only the block's input and the routing decision
+  kFull,       // only the block's input, the routing decision and what sequence ranks told
 };
 
 // How a branch (mixer or feed-forward) joins the stream again:  x <- stream * past + branch * f(norm(x)),
@@ -49,11 +53,20 @@ class Block {
   struct Kept {  // in place of what is computed again
     Tensor x;
     std::optional<Routing> routing;
+    SpanMemory told;
   };
 
-  Tensor mix(Exec& exec, const Tensor& x, const MixerContext& context, SavedStack& saved) const;
-  Tensor mix_again(Exec& exec, const Tensor& x, const Sequence& sequence, StepContext& context,
-                   SavedStack& saved) const;
+  // Norm and mixer, whose result is a part of a sum over the tensor ranks.
+  struct Mixed {
+    Tensor normed, part;
+  };
+  Mixed run_mixer(Exec& exec, const Tensor& x, const MixerContext& context,
+                  SavedStack& saved) const;
+  // The stream behind the mixer.
+  Tensor join_mixer(Exec& exec, const Tensor& x, const Mixed& mixed) const;
+  // The second of two forward passes, which reports nothing and asks no sequence rank.
+  Mixed mix_again(Exec& exec, Kept& kept, const Sequence& sequence, StepContext& context,
+                  SavedStack& saved) const;
   Tensor mixer_backward(Exec& exec, const Tensor& dy, const MixerContext& context,
                         SavedStack& saved) const;
   Tensor mix_backward(Exec& exec, const Tensor& d_middle, const MixerContext& context,

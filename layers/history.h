@@ -24,6 +24,7 @@ class HistoryRecurrence : public Recurrence<In, Grad, NothingKept> {
 
   bool is_core() const override { return false; }
   double flops_per_token() const override { return 0; }
+  int64_t looks_back() const override { return rows_; }
   State start(Exec& exec, int64_t sequences) const override {
     return {exec.zeros({sequences, rows_, width_})};
   }

@@ -1,5 +1,7 @@
 #include "layers/linear.h"
 
+#include <set>
+
 #include "kernels/elementwise.h"
 #include "layers/convert.h"
 
@@ -41,9 +43,11 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
                         .weight_decay = options.weight_decay}));
     out_ += weights_.back()->shape[0];
   }
-  if (build.store.here()[Axis::kSequence].size > 1) apart_ = static_cast<size_t>(options.apart);
+  if (build.store.here()[Axis::kSequence].size > 1) {
+    queries_ = options.queries;
+    gate_ = options.gate;
+  }
   if (options.bias == Bias::kNo) return;
-  WEFT_CHECK(apart_ == 0, "parts with a bias do not stand apart: {}", parts[0].name);
   for (const Part& part : parts) {
     const Cut cut = options.cut == Cut::kRows ? Cut::kRows : Cut::kNone;
     biases_.push_back(&build.declare({.name = build.scope + part.name + ".bias",
@@ -56,6 +60,46 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
   }
 }
 
+Linear::Role Linear::role_of(int64_t column) const {
+  const auto inside = [column](const Columns& c) {
+    return column >= c.begin && column < c.begin + c.count;
+  };
+  if (inside(queries_)) return Role::kQueries;
+  return inside(gate_) ? Role::kGate : Role::kNow;
+}
+
+std::vector<Linear::Piece> Linear::pieces(std::initializer_list<Columns> apart) const {
+  std::set<int64_t> borders = {0, out_};
+  for (const Columns& c : apart) {
+    if (c.count > 0) borders.insert({c.begin, c.begin + c.count});
+  }
+  if (!parts_touch(weights_)) {
+    int64_t row = 0;
+    for (const Parameter* w : weights_) borders.insert(row += w->shape[0]);
+  }
+  std::vector<Piece> pieces;
+  for (auto at = borders.begin(); std::next(at) != borders.end(); ++at) {
+    pieces.push_back({{*at, *std::next(at) - *at}, role_of(*at)});
+  }
+  return pieces;
+}
+
+Tensor Linear::rows_of(const Columns& columns, Tensor Parameter::*what) const {
+  if (parts_touch(weights_)) {
+    const Tensor all = what == &Parameter::value ? joined_values(weights_) : joined_grads(weights_);
+    return all.row_range(columns.begin, columns.count);
+  }
+  int64_t before = 0;
+  for (Parameter* w : weights_) {
+    if (columns.begin < before + w->shape[0]) {
+      return (w->*what).row_range(columns.begin - before, columns.count);
+    }
+    before += w->shape[0];
+  }
+  WEFT_CHECK(columns.count == 0, "columns from {} of {}", columns.begin, out_);
+  return {};
+}
+
 void Linear::refresh(Exec& exec) const {
   uint64_t version = 0;
   for (const Parameter* w : weights_) version += w->version;
@@ -63,74 +107,88 @@ void Linear::refresh(Exec& exec) const {
   packed_version_ = version;
   forward_.clear();
   backward_.clear();
-  const auto together = weights_.end() - static_cast<std::ptrdiff_t>(apart_);
+  for (const Piece& piece : pieces({queries_, gate_})) {
+    forward_.emplace_back(
+        piece,
+        kernels::PackedMatrices(exec, rows_of(piece.columns, &Parameter::value), Transpose::kYes));
+  }
   if (parts_touch(weights_)) {
-    const auto pack = [&](auto begin, auto end) {
-      if (begin != end) forward_.emplace_back(exec, joined_values({begin, end}), Transpose::kYes);
-    };
-    pack(weights_.begin(), together);
-    apart_from_ = forward_.size();
-    pack(together, weights_.end());
     backward_.emplace_back(exec, joined_values(weights_), Transpose::kNo);
-  } else {
-    apart_from_ = weights_.size() - apart_;
-    for (const Parameter* w : weights_) {
-      forward_.emplace_back(exec, w->value, Transpose::kYes);
-      backward_.emplace_back(exec, w->value, Transpose::kNo);
-    }
+    return;
   }
+  for (const Parameter* w : weights_) backward_.emplace_back(exec, w->value, Transpose::kNo);
 }
 
-void Linear::multiply(Exec& exec, const Tensor& x, const Tensor& y, size_t begin,
-                      size_t end) const {
-  int64_t column = 0;
-  for (size_t i = 0; i < end; ++i) {
-    if (i >= begin) kernels::gemm(exec, x, forward_[i], y.view().columns(column, forward_[i].n()));
-    column += forward_[i].n();
+void Linear::multiply(Exec& exec, const Tensor& x, const Tensor& y, Role role) const {
+  for (const auto& [piece, weight] : forward_) {
+    if (piece.role != role) continue;
+    kernels::gemm(exec, x, weight, y.view().columns(piece.columns.begin, piece.columns.count));
   }
-}
-
-void Linear::add_biases(Exec& exec, const Tensor& y) const {
   int64_t column = 0;
   for (const Parameter* bias : biases_) {
-    kernels::add_bias(exec, bias->value, y.view().columns(column, bias->shape[0]));
+    if (role_of(column) == role) {
+      kernels::add_bias(exec, bias->value, y.view().columns(column, bias->shape[0]));
+    }
     column += bias->shape[0];
   }
+}
+
+void Linear::start_forward(Exec& exec, const Tensor& x, const Tensor& y, SavedStack& saved) const {
+  refresh(exec);
+  multiply(exec, x, y, Role::kNow);
+  saved.push(Saved{x});
 }
 
 Tensor Linear::begin_forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const {
-  refresh(exec);
   const Tensor y = exec.empty({x.shape().rows(), out_}, y_type);
-  multiply(exec, x, y, 0, apart_from_);
-  if (apart_ == 0) add_biases(exec, y);
-  saved.push(Saved{x});
+  start_forward(exec, x, y, saved);
   return y;
 }
 
-void Linear::finish_forward(Exec& exec, const Tensor& x, const Tensor& y) const {
-  multiply(exec, x, y, apart_from_, forward_.size());
+void Linear::finish_queries(Exec& exec, const Tensor& x, const Tensor& y) const {
+  if (queries_.count > 0) multiply(exec, x, y, Role::kQueries);
+}
+
+void Linear::finish_gate(Exec& exec, const Tensor& x, const Tensor& y) const {
+  if (gate_.count > 0) multiply(exec, x, y, Role::kGate);
+}
+
+void Linear::forward_to(Exec& exec, const Tensor& x, const Tensor& y, SavedStack& saved) const {
+  start_forward(exec, x, y, saved);
+  finish_queries(exec, x, y);
+  finish_gate(exec, x, y);
 }
 
 Tensor Linear::forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const {
-  const Tensor y = begin_forward(exec, x, y_type, saved);
-  finish_forward(exec, x, y);
+  const Tensor y = exec.empty({x.shape().rows(), out_}, y_type);
+  forward_to(exec, x, y, saved);
   return y;
 }
 
-void Linear::add_gradients(Exec& exec, const Tensor& dy, const Tensor& x) const {
-  const bool several = backward_.size() > 1;
-  int64_t column = 0;
-  for (size_t i = 0; i < backward_.size(); ++i) {
-    const ConstView part = dy.view().columns(column, backward_[i].k());
-    const Tensor grad = several ? weights_[i]->grad : joined_grads(weights_);
-    kernels::gemm(exec, part, x, grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
-    column += backward_[i].k();
+void Linear::add_gradients(Exec& exec, const Tensor& dy, const Tensor& x, Among which) const {
+  const auto wanted = [which](Role role) {
+    return (role == Role::kGate) == (which == Among::kGate);
+  };
+  for (const auto& [columns, role] : pieces({gate_})) {
+    if (!wanted(role)) continue;
+    kernels::gemm(exec, dy.view().columns(columns.begin, columns.count), x,
+                  rows_of(columns, &Parameter::grad),
+                  {.a = Transpose::kYes, .write = Write::kAccumulate});
   }
-  column = 0;
+  int64_t column = 0;
   for (Parameter* bias : biases_) {
-    kernels::column_sum(exec, dy.view().columns(column, bias->shape[0]), bias->grad);
+    if (wanted(role_of(column))) {
+      kernels::column_sum(exec, dy.view().columns(column, bias->shape[0]), bias->grad);
+    }
     column += bias->shape[0];
   }
+}
+
+void Linear::begin_backward(Exec& exec, const Tensor& dy, const Tensor& x,
+                            SavedStack& saved) const {
+  if (gate_.count == 0) return;
+  saved.weight_work(exec,
+                    [this, dy, x](Exec& later) { add_gradients(later, dy, x, Among::kGate); });
 }
 
 Tensor Linear::backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack& saved) const {
@@ -145,7 +203,8 @@ Tensor Linear::backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack&
     kernels::gemm(exec, part, w, dx, i == 0 ? Write::kReplace : Write::kAccumulate);
     column += w.k();
   }
-  saved.weight_work(exec, [this, dy, x](Exec& later) { add_gradients(later, dy, x); });
+  saved.weight_work(exec,
+                    [this, dy, x](Exec& later) { add_gradients(later, dy, x, Among::kOthers); });
   return in_type(exec, dx, dx_type);
 }
 

@@ -27,6 +27,9 @@ class Linear {
     bool bare = false;  // the weight is called `name`, not `name`.weight
     int replicas = 1;   // neighbouring ranks that hold the same rows: fewer kv heads than ranks
   };
+  struct Columns {
+    int64_t begin = 0, count = 0;
+  };
   struct Options {
     Init init = Init::normal(kInitDeviation);
     Cut cut = Cut::kNone;
@@ -35,8 +38,10 @@ class Linear {
     bool weight_decay = true;
     // For an uncut weight whose output is read by cut ones: dy is then a partial sum over that axis.
     std::vector<Axis> partial_over = {};
-    // Parts at the end that sequence ranks multiply by on their own (begin_forward).
-    int64_t apart = 0;
+    // Columns of y that what a mixer tells other sequence ranks does not depend on: with such ranks
+    // they are products of their own, computed while states travel. The gate's come behind the
+    // recurrence, so that the gradient of its weights is complete before states' gradients arrive.
+    Columns queries = {}, gate = {};
   };
 
   // `in` and the rows of parts count what this rank holds where the weight is cut along them.
@@ -46,32 +51,46 @@ class Linear {
 
   // The type of y and of dx is the caller's choice: f32 where it enters the residual stream.
   Tensor forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const;
-  // The same in two: with sequence ranks the columns of the parts that stand apart come with
-  // finish_forward, which a mixer calls while states travel.
+  void forward_to(Exec& exec, const Tensor& x, const Tensor& y, SavedStack& saved) const;
+  // The same in pieces: with sequence ranks the columns of queries and gate come when they are asked
+  // for, which a mixer does while states travel; with one rank they are there at once.
   Tensor begin_forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const;
-  void finish_forward(Exec& exec, const Tensor& x, const Tensor& y) const;
-  // Adds into the weights' gradients. dy has the type of x.
+  void finish_queries(Exec& exec, const Tensor& x, const Tensor& y) const;
+  void finish_gate(Exec& exec, const Tensor& x, const Tensor& y) const;
+  // Adds into the weights' gradients. dy has the type of x. A mixer with a gate calls begin_backward
+  // first, as soon as the gate's columns of dy are there: with sequence ranks the gradient of the
+  // gate's weights is then work that can be done while states' gradients travel.
+  void begin_backward(Exec& exec, const Tensor& dy, const Tensor& x, SavedStack& saved) const;
   Tensor backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack& saved) const;
 
  private:
   struct Saved {
     Tensor x;
   };
+  enum class Role : uint8_t { kNow, kQueries, kGate };  // of columns of y
+  struct Piece {
+    Columns columns;
+    Role role;
+  };
+  Role role_of(int64_t column) const;
+  // All columns, cut around those that stand apart, and between parts that do not touch.
+  std::vector<Piece> pieces(std::initializer_list<Columns> apart) const;
+  // The rows of the weights, or of their gradients, that belong to a piece.
+  Tensor rows_of(const Columns& columns, Tensor Parameter::*what) const;
   void refresh(Exec& exec) const;
-  // Columns of y, by the packed matrices [begin, end).
-  void multiply(Exec& exec, const Tensor& x, const Tensor& y, size_t begin, size_t end) const;
-  void add_biases(Exec& exec, const Tensor& y) const;
-  void add_gradients(Exec& exec, const Tensor& dy, const Tensor& x) const;
+  void start_forward(Exec& exec, const Tensor& x, const Tensor& y, SavedStack& saved) const;
+  void multiply(Exec& exec, const Tensor& x, const Tensor& y, Role role) const;
+  enum class Among : uint8_t { kGate, kOthers };  // of the columns
+  void add_gradients(Exec& exec, const Tensor& dy, const Tensor& x, Among which) const;
 
   std::vector<Parameter*> weights_;
   std::vector<Parameter*> biases_;
   int64_t in_, out_ = 0;
-  size_t apart_ = 0;  // parts at the end
+  Columns queries_, gate_;  // none with one sequence rank
   // The weight in the forms that forward (W^T) and backward (W) multiply by, renewed when the optimizer
-  // has changed it. One matrix when the parts touch (in forward: and one of those that stand apart), else
-  // one per part.
-  mutable std::vector<kernels::PackedMatrices> forward_, backward_;
-  mutable size_t apart_from_ = 0;  // of forward_: from here on they stand apart
+  // has changed it: forward by pieces, backward by one matrix when the parts touch, else one per part.
+  mutable std::vector<std::pair<Piece, kernels::PackedMatrices>> forward_;
+  mutable std::vector<kernels::PackedMatrices> backward_;
   mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
 };
 

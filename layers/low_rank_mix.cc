@@ -47,8 +47,8 @@ LowRankMix::LowRankMix(const Build& build, int64_t rank)
                     }),
                     Kind::kVector)) {}
 
-LowRankMix::Inputs LowRankMix::forward(Exec& exec, const Tensor& x, const MixerContext& context,
-                                       SavedStack& saved) const {
+LowRankMix::Pass LowRankMix::forward(Exec& exec, const Tensor& x, const MixerContext& context,
+                                     SavedStack& saved) const {
   const Shape shape{context.sequence.tokens(), hidden_};
   Saved f;
   f.x = x;
@@ -59,17 +59,20 @@ LowRankMix::Inputs LowRankMix::forward(Exec& exec, const Tensor& x, const MixerC
   f.low_in = down_.forward(exec, mixed, compute_, saved);
   f.low = exec.empty(f.low_in.shape(), compute_);
   kernels::activation_forward(exec, kernels::Activation::kTanh, f.low_in, f.low);
-  Inputs out;
-  for (int n = 0; n < kCount; ++n) {
-    f.mix[n] = exec.empty(shape, compute_);
-    kernels::gemm(exec, f.low.view().columns(n * rank_, rank_),
-                  up_.value.view().columns(n * rank_, rank_), f.mix[n],
-                  {.b = kernels::Transpose::kYes});
-    kernels::add_bias(exec, bias_.value.row(n), f.mix[n]);
-    out[n] = exec.empty(shape, compute_);
-    kernels::token_lerp_forward(exec, {x, f.before, f.mix[n]}, out[n]);
-  }
-  saved.push(std::move(f));
+  for (Tensor& mix : f.mix) mix = exec.empty(shape, compute_);
+  saved.push(f);
+  return Pass(*this, f);
+}
+
+Tensor LowRankMix::Pass::input(Exec& exec, Which n) const {
+  const int64_t rank = mix_.rank_;
+  const Tensor& weights = frame_.mix[n];
+  kernels::gemm(exec, frame_.low.view().columns(n * rank, rank),
+                mix_.up_.value.view().columns(n * rank, rank), weights,
+                {.b = kernels::Transpose::kYes});
+  kernels::add_bias(exec, mix_.bias_.value.row(n), weights);
+  const Tensor out = exec.empty(frame_.x.shape(), mix_.compute_);
+  kernels::token_lerp_forward(exec, {frame_.x, frame_.before, weights}, out);
   return out;
 }
 

@@ -20,7 +20,9 @@ class LowRankMix {
 
   LowRankMix(const Build& build, int64_t rank);
 
-  Inputs forward(Exec& exec, const Tensor& x, const MixerContext& context, SavedStack& saved) const;
+  // One forward pass: gives each input when it is asked for, once.
+  class Pass;
+  Pass forward(Exec& exec, const Tensor& x, const MixerContext& context, SavedStack& saved) const;
   // dx f32
   Tensor backward(Exec& exec, const Inputs& d, const MixerContext& context,
                   SavedStack& saved) const;
@@ -41,6 +43,17 @@ class LowRankMix {
   Linear down_;
   Parameter& up_;    // [hidden, 5 * rank]
   Parameter& bias_;  // [5, hidden]
+};
+
+class LowRankMix::Pass {
+ public:
+  Tensor input(Exec& exec, Which n) const;
+
+ private:
+  friend class LowRankMix;
+  Pass(const LowRankMix& mix, const Saved& frame) : mix_(mix), frame_(frame) {}
+  const LowRankMix& mix_;
+  Saved frame_;
 };
 
 }  // namespace weft

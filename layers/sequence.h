@@ -36,13 +36,19 @@ struct CoreProfile {
   std::set<std::string, std::less<>> programs;
 };
 
-// Adds the time of its own life.
+// Adds the time of its own life, but for what is not meant.
 class CoreTimer {
  public:
   explicit CoreTimer(double* seconds) : seconds_(seconds), start_(Clock::now()) {}
   ~CoreTimer() {
     if (seconds_ != nullptr)
       *seconds_ += std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  template <class Work>
+  void without(Work&& work) {
+    const auto before = Clock::now();
+    work();
+    start_ += Clock::now() - before;
   }
   CoreTimer(const CoreTimer&) = delete;
   CoreTimer& operator=(const CoreTimer&) = delete;
@@ -56,6 +62,8 @@ class CoreTimer {
 // What backward knows of the states between the chunks of a document: nothing, it forms them again
 // from what the chunks read, or what forward kept of them. The numbers are the same.
 enum class ChunkStates : uint8_t { kRecomputed, kKept };
+
+class SpanMemory;  // layers/span_memory.h
 
 // How the flat rows of a micro-batch form documents. Row borders of the batch are document borders
 // too; nothing (state, attention, convolution, position) crosses one.
@@ -76,6 +84,7 @@ struct Sequence {
   // Where to keep what each part did, and how long it took; null: nowhere.
   std::vector<SpanRecord>* records = nullptr;
   CoreProfile* profile = nullptr;
+  SpanMemory* memory = nullptr;  // of a forward pass that is computed twice, or again
   ChunkStates chunk_states = ChunkStates::kRecomputed;
 
   int64_t tokens() const { return documents.back(); }

@@ -1,6 +1,9 @@
 #include "layers/short_conv.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "kernels/elementwise.h"
 
 namespace weft {
 namespace {
@@ -75,17 +78,44 @@ void ShortConv::Rule::run_backward(Exec& exec, const ConvInputs& in, const Seque
                                 d.d_entering == nullptr ? View{} : d.d_entering->at(0).view()});
 }
 
+// Only the first tokens of a document see what entered it; and only documents that other ranks
+// began had something enter.
 State ShortConv::Rule::state_gradient(Exec& exec, const ConvInputs& in, const Sequence& sequence,
                                       const NothingKept&, const State& entering,
                                       ConstView dy) const {
-  const State d_entering = fresh(exec, sequence);
-  const Tensor dx = exec.scratch(in.x.shape, in.x.dtype);
-  const Tensor d_weight = exec.zeros(weight_.value.shape());
-  const Tensor d_bias = bias_ == nullptr ? Tensor{} : exec.zeros(bias_->value.shape());
-  kernels::short_conv_backward(exec, {kTaps, activation_, sequence.documents}, in.x, weight_.value,
-                               bias_ == nullptr ? ConstView{} : ConstView(bias_->value), dy, dx,
+  const State d_entering = start(exec, sequence.count());
+  std::vector<int32_t> documents = {0};
+  std::vector<int64_t> which;
+  for (const Chain& chain : sequence.chains) {
+    const auto d = static_cast<size_t>(chain.first);
+    const int32_t tokens = sequence.documents[d + 1] - sequence.documents[d];
+    if (!chain.continues || tokens == 0) continue;
+    which.push_back(chain.first);
+    documents.push_back(documents.back() + std::min(tokens, static_cast<int32_t>(kTaps) - 1));
+  }
+  if (which.empty()) return d_entering;
+  const int64_t width = in.x.width(), rows = documents.back(),
+                count = static_cast<int64_t>(which.size());
+  const Tensor x = exec.scratch({rows, width}, in.x.dtype),
+               d = exec.scratch({rows, width}, dy.dtype), dx = exec.scratch({rows, width}),
+               before = exec.scratch({count, kTaps - 1, width}),
+               d_before = exec.scratch({count, kTaps - 1, width});
+  for (size_t i = 0; i < which.size(); ++i) {
+    const int64_t n = documents[i + 1] - documents[i],
+                  from = sequence.documents[static_cast<size_t>(which[i])];
+    kernels::copy(exec, in.x.row_range(from, n), x.row_range(documents[i], n));
+    kernels::copy(exec, dy.row_range(from, n), d.row_range(documents[i], n));
+    kernels::copy(exec, entering[0].row(which[i]), before.row(static_cast<int64_t>(i)));
+  }
+  const Tensor d_weight = exec.zeros(weight_.value.shape()),
+               d_bias = bias_ == nullptr ? Tensor{} : exec.zeros(bias_->value.shape());
+  kernels::short_conv_backward(exec, {kTaps, activation_, documents}, x, weight_.value,
+                               bias_ == nullptr ? ConstView{} : ConstView(bias_->value), d, dx,
                                d_weight, d_bias.defined() ? d_bias.view() : View{},
-                               {first(entering), {}, d_entering[0]});
+                               {before, {}, d_before});
+  for (size_t i = 0; i < which.size(); ++i) {
+    kernels::copy(exec, d_before.row(static_cast<int64_t>(i)), d_entering[0].row(which[i]));
+  }
   return d_entering;
 }
 

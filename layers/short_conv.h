@@ -43,7 +43,7 @@ class ShortConv {
   void backward(Exec& exec, ConstView x, ConstView dy, View dx, const Sequence& sequence,
                 MixerState* d_state, SavedStack& saved) const;
 
-  // The arithmetic, for the laws.
+  // The arithmetic.
   class Rule final : public HistoryRecurrence<ConvInputs, ConvGradients> {
    public:
     Rule(Parameter& weight, Parameter* bias, const Options& options)
@@ -65,6 +65,7 @@ class ShortConv {
     Parameter* bias_;
     kernels::Activation activation_;
   };
+  const Rule& rule() const { return rule_; }
 
  private:
   std::string name_;

@@ -1,5 +1,6 @@
 #include "layers/span.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace weft {
@@ -30,6 +31,17 @@ State last_documents(Exec& exec, const Sequence& sequence, const State& document
 }
 
 }  // namespace
+
+SpanTravel travel_of(const Sequence& sequence, const SpanAlgebra& algebra) {
+  SpanTravel travel = sequence.travel;
+  const int64_t rows = algebra.looks_back();
+  const bool enough =
+      std::all_of(sequence.spans.begin(), sequence.spans.end(),
+                  [rows](const Sequence::Span& span) { return span.end - span.begin >= rows; });
+  // Spans of memories are not known to all: there are none here then.
+  if (rows > 0 && enough && !sequence.spans.empty()) travel.exchange = SpanExchange::kNeighbour;
+  return travel;
+}
 
 Summary chains_of(Exec& exec, const Sequence& sequence, const Summary& documents) {
   return {last_documents(exec, sequence, documents.transition),

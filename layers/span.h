@@ -1,11 +1,15 @@
 #pragma once
 
 #include "layers/sequence.h"
-#include "parallel/span_scan.h"
+#include "layers/span_memory.h"
 
 namespace weft {
 
 // Between documents, which kernels see, and chains of documents, which cross ranks.
+
+// How the states of `algebra` cross the ranks: as the sequence says, but to the next rank alone where
+// they are rows that no span has too few of. All ranks know all spans, and decide alike.
+SpanTravel travel_of(const Sequence& sequence, const SpanAlgebra& algebra);
 
 // Summaries of documents -> of the chains: what the last document of each does.
 Summary chains_of(Exec& exec, const Sequence& sequence, const Summary& documents);

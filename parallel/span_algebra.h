@@ -28,8 +28,9 @@ enum class Exchange : uint8_t {
 
 // How the states of rules with a summary cross ranks; the bits are the same.
 enum class SpanExchange : uint8_t {
-  kGather,  // all ranks learn all summaries, and each folds what it needs: LASP-2
-  kScan,    // the running state goes from rank to rank, each applies its own summary to it
+  kGather,     // all ranks learn all summaries, and each folds what it needs: LASP-2
+  kScan,       // the running state goes from rank to rank, each applies its own summary to it
+  kNeighbour,  // each tells the next: where a state is rows that the span before has all of
 };
 struct SpanTravel {
   SpanExchange exchange = SpanExchange::kGather;
@@ -46,6 +47,8 @@ class SpanAlgebra {
   // The kernel that does the work, for benchmarks: "scalar_scan".
   virtual std::string_view program() const { return "unnamed"; }
   virtual Exchange exchange() const { return Exchange::kPrefix; }
+  // The state is the inputs of so many tokens before; 0: all tokens before have a part in it.
+  virtual int64_t looks_back() const { return 0; }
   // The state of `sequences` sequences before their first token.
   virtual State start(Exec& exec, int64_t sequences) const = 0;
   virtual Summary combine(Exec& exec, const Summary& first, const Summary& second) const = 0;

@@ -127,6 +127,36 @@ std::vector<State> GatheredStates::wait(Exec& exec) {
   return states;
 }
 
+ShiftedStates::ShiftedStates(Exec& exec, Communicator& ranks, const State& mine, int by,
+                             const SpanTravel& travel)
+    : like_(mine), packed_(exec.scratch({elements_of(mine)})) {
+  float* data = packed_.data<float>();
+  pack(mine, data);
+  const auto exists = [&](int rank) { return rank >= 0 && rank < ranks.size(); };
+  const int to = ranks.rank() + by, from = ranks.rank() - by;
+  std::vector<Transfer> parts;
+  if (exists(to)) parts.push_back({Transfer::Kind::kSend, to, packed_});
+  if (exists(from)) {
+    came_ = exec.scratch(packed_.shape());
+    parts.push_back({Transfer::Kind::kRecv, from, came_});
+  }
+  pending_ = ranks.start_together(
+      exec, {"halo", fmt::format("halo({} numbers, {})", packed_.elements(), by)},
+      std::move(parts));
+  if (travel.overlap) return;
+  pending_->wait();
+  pending_.reset();
+}
+
+State ShiftedStates::wait(Exec& exec) {
+  if (pending_) pending_->wait();
+  pending_.reset();
+  packed_ = {};
+  if (!came_.defined()) return {};
+  const float* from = came_.data<float>();
+  return unpack(exec, like_, from);
+}
+
 SentState::SentState(Exec& exec, Communicator& ranks, const State& state, int to,
                      const SpanTravel& travel)
     : packed_(exec.scratch({elements_of(state)})) {
@@ -143,8 +173,11 @@ SentState::SentState(Exec& exec, Communicator& ranks, const State& state, int to
 Entrance::Entrance(Exec& exec, Communicator& ranks, const Summary& mine, const Tensor& passes,
                    const SpanTravel& travel)
     : ranks_(ranks), travel_(travel), mine_(mine), passes_(passes) {
-  if (travel.exchange == SpanExchange::kScan) return;
-  gathered_.emplace(exec, ranks, all_of(mine, passes), travel);
+  if (travel.exchange == SpanExchange::kGather) {
+    gathered_.emplace(exec, ranks, all_of(mine, passes), travel);
+  } else if (travel.exchange == SpanExchange::kNeighbour) {
+    shifted_.emplace(exec, ranks, mine.update, 1, travel);
+  }
 }
 
 State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known) {
@@ -160,6 +193,10 @@ State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known)
     return prefixes(exec, algebra, known, ranks_.rank()).back();
   }
   State entering = algebra.start(exec, passes_.elements());
+  if (shifted_) {
+    State came = shifted_->wait(exec);
+    return came.empty() ? entering : came;
+  }
   if (ranks_.rank() > 0) entering = receive_state(exec, ranks_, entering, ranks_.rank() - 1);
   if (ranks_.rank() + 1 < ranks_.size()) {
     sent_.emplace(exec, ranks_, after(exec, algebra, mine_, passes_, entering), ranks_.rank() + 1,
@@ -175,7 +212,11 @@ void Entrance::finish() {
 
 Departure::Departure(Exec& exec, Communicator& ranks, const State& mine, const SpanTravel& travel)
     : ranks_(ranks), travel_(travel), mine_(mine) {
-  if (travel.exchange == SpanExchange::kGather) gathered_.emplace(exec, ranks, mine, travel);
+  if (travel.exchange == SpanExchange::kGather) {
+    gathered_.emplace(exec, ranks, mine, travel);
+  } else if (travel.exchange == SpanExchange::kNeighbour) {
+    shifted_.emplace(exec, ranks, mine, -1, travel);
+  }
 }
 
 State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known) {
@@ -188,6 +229,10 @@ State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpa
       d = before(exec, algebra, known.spans[i], known.passes[i], entering[i], d, own[i]);
     }
     return d;
+  }
+  if (shifted_) {
+    State came = shifted_->wait(exec);
+    return came.empty() ? d : came;
   }
   if (ranks_.rank() + 1 < ranks_.size()) d = receive_state(exec, ranks_, d, ranks_.rank() + 1);
   if (ranks_.rank() > 0) {

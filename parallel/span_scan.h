@@ -12,7 +12,8 @@ namespace weft {
 // Sequence parallelism (LASP-2): ranks hold consecutive spans of the same chains of tokens. A chain
 // is a row of the batch, or a memory of a row; the state that leaves a rank enters the next one.
 // Gathered or scanned (SpanExchange), each state is computed by the same operations on the same
-// numbers.
+// numbers. Inputs of the last tokens of a span (short convolutions, token shifts) go to the next rank
+// alone, which needs no more where no span is shorter than they reach back.
 
 // What forward learns and backward needs.
 struct KnownSpans {
@@ -34,6 +35,20 @@ class GatheredStates {
   State like_;
   Tensor packed_, all_;
   std::unique_ptr<Pending> pending_;  // null: has arrived
+};
+
+// States on their way one rank on, to the next one (by = 1) or the one before (by = -1), in one
+// message, and what comes from the other side.
+class ShiftedStates {
+ public:
+  ShiftedStates(Exec& exec, Communicator& ranks, const State& mine, int by,
+                const SpanTravel& travel);
+  State wait(Exec& exec);  // empty where no rank is on the other side
+
+ private:
+  State like_;
+  Tensor packed_, came_;
+  std::unique_ptr<Pending> pending_;
 };
 
 // A state on its way to another rank. Where `travel` lets it, the caller goes on, and calls finish
@@ -67,6 +82,7 @@ class Entrance {
   Summary mine_;
   Tensor passes_;
   std::optional<GatheredStates> gathered_;
+  std::optional<ShiftedStates> shifted_;
   std::optional<SentState> sent_;
 };
 
@@ -83,6 +99,7 @@ class Departure {
   SpanTravel travel_;
   State mine_;
   std::optional<GatheredStates> gathered_;
+  std::optional<ShiftedStates> shifted_;
   std::optional<SentState> sent_;
 };
 

@@ -37,19 +37,19 @@ class InnerGated final : public InnerRule {
     }
   }
 
-  Tensor forward(Exec& exec, const InnerInputs& in, State* state,
-                 SavedStack& saved) const override {
+  Tensor forward(Exec& exec, const InnerInputs& in, State* state, SavedStack& saved,
+                 const Queries& queries) const override {
     Saved f;
     f.gates.resize(slots);
-    if (unit_ == UnitLength::kYes) {
-      f.q_inv_norm = to_unit(exec, in.q);
-      f.k_inv_norm = to_unit(exec, in.k);
-    }
+    if (unit_ == UnitLength::kYes) f.k_inv_norm = to_unit(exec, in.k);
     for (size_t i = 0; i < slots; ++i) {
       if (gates_[i]) f.gates[i] = gates_[i]->forward(exec, in);
     }
     const Tensor out =
-        recurrence_.forward(exec, inputs(in, f, kSlots), in.rows.sequence, state, saved);
+        recurrence_.forward(exec, inputs(in, f, kSlots), in.rows.sequence, state, saved, [&] {
+          queries();
+          if (unit_ == UnitLength::kYes) f.q_inv_norm = to_unit(exec, in.q);
+        });
     saved.push(std::move(f));
     return in_type(exec, out, compute_);
   }

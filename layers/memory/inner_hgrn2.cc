@@ -16,13 +16,13 @@ class InnerHgrn2 final : public InnerRule {
 
   bool keys_are_gates() const override { return true; }
 
-  Tensor forward(Exec& exec, const InnerInputs& in, State* state,
-                 SavedStack& saved) const override {
+  Tensor forward(Exec& exec, const InnerInputs& in, State* state, SavedStack& saved,
+                 const Queries& queries) const override {
     Saved f{exec.empty({in.k.rows(), in.k.width()}, in.k.dtype),
             exec.empty({in.k.rows(), in.k.width()})};
     kernels::tied_gates_forward(exec, in.k, {}, f.log_decay, f.k);
-    const Tensor out =
-        recurrence_.forward(exec, {in.q, f.k, in.v, f.log_decay}, in.rows.sequence, state, saved);
+    const Tensor out = recurrence_.forward(exec, {in.q, f.k, in.v, f.log_decay}, in.rows.sequence,
+                                           state, saved, queries);
     saved.push(std::move(f));
     return out;
   }

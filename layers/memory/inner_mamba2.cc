@@ -26,8 +26,8 @@ class InnerMamba2 final : public InnerRule {
         skip_(vector(b, "D", Init::constant(1.0))),
         recurrence_({.heads = {b.heads, b.heads, b.dk, b.dv}}) {}
 
-  Tensor forward(Exec& exec, const InnerInputs& in, State* state,
-                 SavedStack& saved) const override {
+  Tensor forward(Exec& exec, const InnerInputs& in, State* state, SavedStack& saved,
+                 const Queries& queries) const override {
     Saved f;
     f.raw = step_.forward(exec, in.x, in.rows, DType::kF32);
     const Tensor dt = exec.empty(f.raw.shape());
@@ -36,8 +36,8 @@ class InnerMamba2 final : public InnerRule {
     f.v = exec.empty({in.v.rows(), in.v.width()}, compute_);
     f.log_decay = exec.empty(f.dt.shape());
     kernels::head_steps_forward(exec, head_steps(in, f), f.v, f.log_decay);
-    const Tensor out =
-        recurrence_.forward(exec, {in.q, in.k, f.v, f.log_decay}, in.rows.sequence, state, saved);
+    const Tensor out = recurrence_.forward(exec, {in.q, in.k, f.v, f.log_decay}, in.rows.sequence,
+                                           state, saved, queries);
     kernels::add_head_skip(exec, head_steps(in, f), out);
     saved.push(std::move(f));
     return out;

@@ -21,12 +21,18 @@ class InnerRebased final : public InnerRule {
         recurrence_(
             {.heads = {b.heads, b.heads, width_, b.dv}, .normalize = true, .epsilon = kEpsilon}) {}
 
-  Tensor forward(Exec& exec, const InnerInputs& in, State* state,
-                 SavedStack& saved) const override {
-    Saved f{features(exec, in.q), features(exec, in.k), exec.empty({in.v.rows(), in.v.width()})};
+  Tensor forward(Exec& exec, const InnerInputs& in, State* state, SavedStack& saved,
+                 const Queries& queries) const override {
+    Saved f{exec.empty({in.q.rows(), map_.heads * width_}),
+            exec.empty({in.k.rows(), map_.heads * width_}),
+            exec.empty({in.v.rows(), in.v.width()})};
+    features(exec, in.k, f.k);
     kernels::copy(exec, in.v, f.v);
     const Tensor out =
-        recurrence_.forward(exec, {f.q, f.k, f.v, {}}, in.rows.sequence, state, saved);
+        recurrence_.forward(exec, {f.q, f.k, f.v, {}}, in.rows.sequence, state, saved, [&] {
+          queries();
+          features(exec, in.q, f.q);
+        });
     saved.push(std::move(f));
     return in_type(exec, out, compute_);
   }
@@ -56,10 +62,8 @@ class InnerRebased final : public InnerRule {
                             .weight_decay = false,
                             .f32 = true});
   }
-  Tensor features(Exec& exec, ConstView x) const {
-    const Tensor phi = exec.empty({x.rows(), map_.heads * width_});
+  void features(Exec& exec, ConstView x, const Tensor& phi) const {
     kernels::rebased_features_forward(exec, map_, x, gamma_.value, beta_.value, phi);
-    return phi;
   }
   void features_backward(Exec& exec, ConstView x, const Tensor& d_phi, View dx) const {
     kernels::rebased_features_backward(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "layers/memory/memory_linear.h"
@@ -22,9 +23,11 @@ struct InnerGradients {
 class InnerRule {
  public:
   virtual ~InnerRule() = default;
-  // [rows, heads * dv] in the compute type.
-  virtual Tensor forward(Exec& exec, const InnerInputs& in, State* state,
-                         SavedStack& saved) const = 0;
+  // [rows, heads * dv] in the compute type. `queries` puts numbers into in.q: done while states
+  // travel between sequence ranks.
+  using Queries = std::function<void()>;
+  virtual Tensor forward(Exec& exec, const InnerInputs& in, State* state, SavedStack& saved,
+                         const Queries& queries) const = 0;
   // `in` holds q, k, v as forward left them; d_out f32.
   virtual void backward(Exec& exec, const InnerInputs& in, ConstView d_out, State* d_state,
                         const InnerGradients& gradients, SavedStack& saved) const = 0;

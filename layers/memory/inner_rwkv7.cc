@@ -37,15 +37,16 @@ class InnerRwkv7 final : public InnerRule {
         k_a_(vector(b, "k_a", Init::constant(1.02))),
         recurrence_({b.heads, b.dk, b.dv, 1.0f}) {}
 
-  Tensor forward(Exec& exec, const InnerInputs& in, State* state,
-                 SavedStack& saved) const override {
+  Tensor forward(Exec& exec, const InnerInputs& in, State* state, SavedStack& saved,
+                 const Queries& queries) const override {
     Saved f;
     f.decay = decay_.forward(exec, in), f.rate = rate_.forward(exec, in);
     const Shape shape{in.k.rows(), in.k.width()};
     f.alpha = exec.empty(shape, compute_), f.beta = exec.empty(shape, compute_),
     f.key = exec.empty(shape, compute_);
     kernels::rwkv7_keys_forward(exec, keys(in, f), f.alpha, f.beta, f.key);
-    const Tensor out = recurrence_.forward(exec, inputs(in, f), in.rows.sequence, state, saved);
+    const Tensor out =
+        recurrence_.forward(exec, inputs(in, f), in.rows.sequence, state, saved, queries);
     saved.push(std::move(f));
     return out;
   }

@@ -57,6 +57,7 @@ MemoryRows rows_of_memories(Exec& exec, const Sequence& tokens, const Tensor& in
   own.travel = tokens.travel;
   own.records = tokens.records;
   own.profile = tokens.profile;
+  own.memory = tokens.memory;
   own.chunk_states = tokens.chunk_states;
   own.documents = {0};
   const int32_t* token = rows.order.token.data<int32_t>();

@@ -2,7 +2,6 @@
 // with a log decay per key channel from a projection of low rank, g = logsigmoid(gk_proj(x)) / 16.
 //   y = o_proj( RMSNorm_head(o) * silu(g_proj(x)) )
 #include <cmath>
-#include <optional>
 
 #include "kernels/decay_gate.h"
 #include "kernels/norm.h"
@@ -59,7 +58,9 @@ class Gla final : public Mixer {
         compute_(build.compute),
         hidden_(build.hidden),
         project_(build, parts_of(o), build.hidden,
-                 {.cut = Linear::Cut::kRows, .apart = o.output_gate ? 1 : 0}),
+                 {.cut = Linear::Cut::kRows,
+                  .queries = {0, width(kQ)},
+                  .gate = {begin(kGate), width(kGate)}}),
         gate_down_(build, {{"gk_proj.0", o.gate_rank}}, build.hidden,
                    {.init = gate_init(build.hidden, o.gate_rank), .partial_over = {Axis::kTensor}}),
         gate_up_(build, {h_.kv_part("gk_proj.1", h_.dk)}, o.gate_rank,
@@ -74,23 +75,29 @@ class Gla final : public Mixer {
                              .weight_decay = false,
                              .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
-             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
-    if (o.short_conv) convs_.emplace(build, h_);
-  }
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}),
+        convs_(build, h_, asked(o.short_conv)) {}
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
     const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
+    f.x = x;
     f.projected = project_.begin_forward(exec, x, compute_, saved);
-    f.qkv = convs_ ? convs_->forward(exec, f.projected, context, saved) : f.projected;
+    ShellConvs::Pass convs(convs_, exec, f.projected, context);
+    f.qkv = convs.rows();
     const Tensor low = gate_down_.forward(exec, x, compute_, saved);
     f.gate = gate_up_.forward(exec, low, DType::kF32, saved);
     f.log_decay = exec.empty(f.gate.shape());
     kernels::decay_gate_forward(exec, decay_gate(), f.gate, f.log_decay);
-    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
-                                [&] { project_.finish_forward(exec, x, f.projected); });
+    convs.finish_keys_and_values(exec, saved);
+    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved, [&] {
+      project_.finish_queries(exec, x, f.projected);
+      convs.start_queries(exec);
+      project_.finish_gate(exec, x, f.projected);
+      convs.finish_queries(exec, saved);
+    });
     f.inv_rms = exec.empty({tokens, h_.heads});
     const Tensor y = exec.empty(f.out.shape(), compute_);
     kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -108,15 +115,17 @@ class Gla final : public Mixer {
     const Tensor d_out = exec.empty(f.out.shape(), compute_);
     kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate),
                                 norm_.value, f.inv_rms, d_out, part(d, kGate), norm_.grad);
+    project_.begin_backward(exec, d, f.x, saved);
     const Tensor d_decay = exec.empty(f.log_decay.shape());
-    const Tensor d_qkv = convs_ ? exec.empty(f.qkv.shape(), compute_) : d;
+    const Tensor d_qkv = convs_.place_for_dy(exec, d);
     recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                          {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), d_decay}, saved);
+    auto convs = convs_.backward(exec, f.projected, d_qkv, d, context, saved);
     const Tensor d_gate = exec.empty(f.gate.shape(), compute_);
     kernels::decay_gate_backward(exec, decay_gate(), f.gate, d_decay, d_gate);
     const Tensor d_low = gate_up_.backward(exec, d_gate, compute_, saved);
     const Tensor dx_gate = gate_down_.backward(exec, d_low, DType::kF32, saved);
-    if (convs_) convs_->backward(exec, f.projected, d_qkv, d, context, saved);
+    if (convs) convs->finish(exec);
     const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
     kernels::add(exec, dx, dx_gate, dx);
     return dx;
@@ -125,12 +134,13 @@ class Gla final : public Mixer {
   double flops_per_token(int64_t) const override {
     const int64_t weights = hidden_ * (project_.out() + h_.heads * h_.dv + o_.gate_rank) +
                             o_.gate_rank * h_.kv_heads * h_.dk;
-    return 2.0 * static_cast<double>(weights) + (convs_ ? convs_->flops_per_token() : 0.0) +
+    return 2.0 * static_cast<double>(weights) + convs_.flops_per_token() +
            recurrence_.flops_per_token();
   }
 
  private:
   struct Saved {
+    Tensor x;          // the layer's input
     Tensor projected;  // [tokens, q | k | v | gate]
     Tensor qkv;        // after the convolutions; without any it is `projected`
     Tensor gate;       // [tokens, kv_heads * dk] f32, before the logsigmoid
@@ -140,12 +150,19 @@ class Gla final : public Mixer {
   };
   enum Part { kQ, kK, kV, kGate };
 
-  View part(const Tensor& projected, Part which) const {
+  int64_t width(Part which) const {
     const int64_t widths[] = {h_.heads * h_.dk, h_.kv_heads * h_.dk, h_.kv_heads * h_.dv,
                               o_.output_gate ? h_.heads * h_.dv : 0};
+    return widths[which];
+  }
+  int64_t begin(Part which) const {
     int64_t begin = 0;
-    for (int i = 0; i < which; ++i) begin += widths[i];
-    return widths[which] == 0 ? View{} : projected.view().columns(begin, widths[which]);
+    for (int i = 0; i < which; ++i) begin += width(static_cast<Part>(i));
+    return begin;
+  }
+  View part(const Tensor& projected, Part which) const {
+    if (width(which) == 0) return {};
+    return projected.view().columns(begin(which), width(which));
   }
   DiagonalRecurrence::Inputs inputs(const Saved& f) const {
     return {part(f.qkv, kQ), part(f.qkv, kK), part(f.qkv, kV), f.log_decay};
@@ -167,10 +184,10 @@ class Gla final : public Mixer {
   DType compute_;
   int64_t hidden_;
   Linear project_, gate_down_, gate_up_;
-  std::optional<ShellConvs> convs_;
   DiagonalRecurrence recurrence_;
   Parameter& norm_;  // [dv]
   Linear out_;
+  ShellConvs convs_;
 };
 
 }  // namespace

@@ -41,7 +41,7 @@ class Gsa final : public Mixer {
                   h_.kv_part("k_proj", h_.dk),
                   h_.kv_part("v_proj", h_.dv),
                   h_.kv_part("f_proj", o.slots)},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden, {.cut = Linear::Cut::kRows, .queries = {0, h_.heads * h_.dk}}),
         recurrence_({h_, o.slots, 1.0f}),
         norm_(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1, build.norm_epsilon),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
@@ -51,13 +51,20 @@ class Gsa final : public Mixer {
                  SavedStack& saved) const override {
     const int64_t tokens = context.sequence.tokens();
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     f.qkv = exec.empty({tokens, width(kQ) + width(kK) + width(kV)}, compute_);
-    kernels::activation_forward(exec, kSilu, qkv_of(f.projected), f.qkv);
+    const auto activate = [&](int64_t begin, int64_t count) {
+      kernels::activation_forward(exec, kSilu, f.projected.view().columns(begin, count),
+                                  f.qkv.view().columns(begin, count));
+    };
+    activate(width(kQ), width(kK) + width(kV));
     f.log_decay = exec.empty({tokens, width(kForget)});
     kernels::decay_gate_forward(exec, decay_gate(), part(f.projected, kForget), f.log_decay);
-    f.out =
-        recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    f.out = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
+                                [&] {
+                                  project_.finish_queries(exec, x, f.projected);
+                                  activate(0, width(kQ));
+                                });
     f.active = exec.empty(f.out.shape(), compute_);
     kernels::activation_forward(exec, kSilu, f.out, f.active);
     const Tensor y = exec.empty(f.out.shape(), compute_);

@@ -71,7 +71,7 @@ class Hgrn2 final : public Mixer {
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
                   h_.kv_part("f_proj", h_.dk),
                   h_.kv_part("i_proj", h_.dv)},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden, {.cut = Linear::Cut::kRows, .queries = {0, h_.heads * h_.dk}}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
         norm_(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1, build.norm_epsilon),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
@@ -90,14 +90,16 @@ class Hgrn2 final : public Mixer {
     const Sequence& sequence = context.sequence;
     const int64_t tokens = sequence.tokens();
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     f.q = exec.empty({tokens, h_.heads * h_.dk}, compute_);
     f.k = exec.empty({tokens, h_.kv_heads * h_.dk}, compute_);
     f.log_decay = exec.empty(f.k.shape());
-    kernels::activation_forward(exec, kernels::Activation::kSilu, part(f.projected, kQ), f.q);
     f.lower = lower(exec);
     kernels::tied_gates_forward(exec, part(f.projected, kForget), given(f.lower), f.log_decay, f.k);
-    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved);
+    f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved, [&] {
+      project_.finish_queries(exec, x, f.projected);
+      kernels::activation_forward(exec, kernels::Activation::kSilu, part(f.projected, kQ), f.q);
+    });
     const Tensor y = exec.empty(f.out.shape(), compute_);
     f.inv_rms = norm_.forward(exec, f.out, y);
     saved.push(std::move(f));

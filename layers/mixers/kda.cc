@@ -18,9 +18,8 @@
 #include "kernels/norm.h"
 #include "layers/convert.h"
 #include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/rank_one.h"
-#include "layers/short_conv.h"
 
 namespace weft {
 namespace {
@@ -59,7 +58,7 @@ class Kda final : public Mixer {
         hidden_(build.hidden),
         project_(build,
                  {{"q_proj", keys(), o.dk}, {"k_proj", keys(), o.dk}, {"v_proj", values(), o.dv}},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden, {.cut = Linear::Cut::kRows, .queries = {0, keys()}}),
         strength_(build, {{"b_proj", o.heads}}, build.hidden, {.cut = Linear::Cut::kRows}),
         decay_down_(build, {{"f_a_proj", o.gate_rank}}, build.hidden,
                     {.partial_over = {Axis::kTensor}}),
@@ -67,9 +66,7 @@ class Kda final : public Mixer {
         gate_down_(build, {{"g_a_proj", o.gate_rank}}, build.hidden,
                    {.partial_over = {Axis::kTensor}}),
         gate_up_(build, {{"g_b_proj", values(), o.dv}}, o.gate_rank, {.cut = Linear::Cut::kRows}),
-        convs_{ShortConv(build, "q_conv1d", {.channels = keys(), .unit = o.dk}),
-               ShortConv(build, "k_conv1d", {.channels = keys(), .unit = o.dk}),
-               ShortConv(build, "v_conv1d", {.channels = values(), .unit = o.dv})},
+        convs_(build, {{{keys(), o.dk}, {keys(), o.dk}, {values(), o.dv}}}, asked(true)),
         a_log_(decay_vector(build, "A_log", o.heads, 1, Init::log_of_uniform(1.0, 16.0))),
         dt_bias_(decay_vector(build, "dt_bias", keys(), o.dk, Init::time_step(1e-3, 1e-1))),
         recurrence_({o.heads, o.dk, o.dv, 1.0f / std::sqrt(static_cast<float>(o.dk))}),
@@ -86,19 +83,28 @@ class Kda final : public Mixer {
                  SavedStack& saved) const override {
     const int64_t tokens = context.sequence.tokens();
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
+    ShellConvs::Pass convs(convs_, exec, f.projected, context);
+    f.qkv = convs.rows();
     f.strength = strength_.forward(exec, x, DType::kF32, saved);
     f.decay =
         decay_up_.forward(exec, decay_down_.forward(exec, x, compute_, saved), DType::kF32, saved);
-    f.gate = gate_up_.forward(exec, gate_down_.forward(exec, x, compute_, saved), compute_, saved);
-    mix_channels(exec, context, f, saved);
     f.beta = exec.empty(f.strength.shape());
     kernels::activation_forward(exec, kernels::Activation::kSigmoid, f.strength, f.beta);
     if (o_.negative_eigenvalues) kernels::scale(exec, f.beta, 2.0f, f.beta);
     f.log_decay = exec.empty(f.decay.shape());
     kernels::head_decay_forward(exec, decay_gate(f), f.log_decay);
-    f.out =
-        recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    convs.finish_keys_and_values(exec, saved);
+    f.k_inv_norm = to_unit(exec, part(f.qkv, kK));
+    f.out = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
+                                [&] {
+                                  project_.finish_queries(exec, x, f.projected);
+                                  convs.start_queries(exec);
+                                  convs.finish_queries(exec, saved);
+                                  f.q_inv_norm = to_unit(exec, part(f.qkv, kQ));
+                                  const Tensor low = gate_down_.forward(exec, x, compute_, saved);
+                                  f.gate = gate_up_.forward(exec, low, compute_, saved);
+                                });
     f.inv_rms = exec.empty({tokens, o_.heads});
     const Tensor y = exec.empty(f.out.shape(), compute_);
     kernels::head_norm_forward(exec, head_norm(), f.out, f.gate, norm_.value, y, f.inv_rms);
@@ -115,10 +121,18 @@ class Kda final : public Mixer {
                                 d_out, d_gate, norm_.grad);
     const Tensor d_qkv = exec.empty(f.qkv.shape(), compute_), d_beta = exec.empty(f.beta.shape()),
                  d_log_decay = exec.empty(f.log_decay.shape());
+    const auto back = [&](const Linear& layer, const Tensor& gradient, DType type) {
+      return layer.backward(exec, gradient, type, saved);
+    };
+    Tensor dx;
     recurrence_.backward(
         exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
-        {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), d_log_decay, {}, d_beta}, saved);
-    const Tensor d = mix_channels_backward(exec, context, f, d_qkv, saved);
+        {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), d_log_decay, {}, d_beta}, saved,
+        [&] { dx = back(gate_down_, back(gate_up_, d_gate, compute_), DType::kF32); });
+    from_unit(exec, part(f.qkv, kQ), f.q_inv_norm, part(d_qkv, kQ));
+    from_unit(exec, part(f.qkv, kK), f.k_inv_norm, part(d_qkv, kK));
+    const Tensor d = exec.empty(f.projected.shape(), compute_);
+    auto convs = convs_.backward(exec, f.projected, d_qkv, d, context, saved);
 
     const Tensor d_decay = exec.empty(f.decay.shape(), compute_);
     kernels::head_decay_backward(exec, decay_gate(f), d_log_decay, d_decay, a_log_.grad,
@@ -128,29 +142,26 @@ class Kda final : public Mixer {
     kernels::activation_backward(exec, kernels::Activation::kSigmoid, f.strength, d_beta,
                                  d_strength);
 
-    const auto back = [&](const Linear& layer, const Tensor& gradient, DType type) {
-      return layer.backward(exec, gradient, type, saved);
-    };
-    const Tensor dx = back(gate_down_, back(gate_up_, d_gate, compute_), DType::kF32);
     const Tensor d_low = back(decay_up_, d_decay, compute_);
     kernels::add(exec, dx, back(decay_down_, d_low, DType::kF32), dx);
     kernels::add(exec, dx, back(strength_, d_strength, DType::kF32), dx);
+    convs->finish(exec);
     kernels::add(exec, dx, back(project_, d, DType::kF32), dx);
     return dx;
   }
 
   double flops_per_token(int64_t) const override {
     const int64_t widths = 2 * keys() + 2 * values() + o_.heads + 2 * o_.gate_rank;
-    const int64_t weights = hidden_ * widths + o_.gate_rank * (keys() + values()) +
-                            ShortConv::kTaps * (2 * keys() + values());
-    return 2.0 * static_cast<double>(weights) + recurrence_.flops_per_token();
+    const int64_t weights = hidden_ * widths + o_.gate_rank * (keys() + values());
+    return 2.0 * static_cast<double>(weights) + convs_.flops_per_token() +
+           recurrence_.flops_per_token();
   }
 
  private:
   struct Saved {
     Tensor projected;        // [tokens, q | k | v]
     Tensor qkv;              // the same as the recurrence reads them
-    Tensor inv_norm;         // [tokens, heads of q | heads of k]
+    Tensor q_inv_norm, k_inv_norm;  // [tokens, heads]
     Tensor strength, decay;  // projections, f32: [tokens, heads], [tokens, heads * dk]
     Tensor beta, log_decay;  // what they become
     Tensor gate;             // [tokens, heads * dv], before the sigmoid
@@ -170,42 +181,29 @@ class Kda final : public Mixer {
   kernels::HeadDecay decay_gate(const Saved& f) const {
     return {f.decay, a_log_.value, dt_bias_.value};
   }
-  kernels::L2Norm l2_norm() const { return {.heads = 2 * o_.heads}; }
+  kernels::L2Norm l2_norm() const { return {.heads = o_.heads}; }
   kernels::HeadNorm head_norm() const {
     return {
         .heads = o_.heads, .epsilon = static_cast<float>(o_.norm_eps), .gate = kernels::GateActivation::kSigmoid};
   }
 
-  void mix_channels(Exec& exec, const MixerContext& context, Saved& f, SavedStack& saved) const {
-    f.qkv = exec.empty(f.projected.shape(), compute_);
-    for (const Part which : {kQ, kK, kV}) {
-      convs_[which].forward(exec, part(f.projected, which), part(f.qkv, which), context.sequence,
-                            context.state, saved);
-    }
-    f.inv_norm = exec.empty({f.qkv.shape()[0], 2 * o_.heads});
-    const View qk = f.qkv.view().columns(0, 2 * keys());
-    kernels::l2_norm_forward(exec, l2_norm(), qk, qk, f.inv_norm);
+  // Every head to unit length, in place; its inverse length before.
+  Tensor to_unit(Exec& exec, View x) const {
+    const Tensor inv_norm = exec.empty({x.rows(), o_.heads});
+    kernels::l2_norm_forward(exec, l2_norm(), x, x, inv_norm);
+    return inv_norm;
   }
-  Tensor mix_channels_backward(Exec& exec, const MixerContext& context, const Saved& f,
-                               const Tensor& d_qkv, SavedStack& saved) const {
-    const View d_qk = d_qkv.view().columns(0, 2 * keys());
-    kernels::l2_norm_backward(exec, l2_norm(), d_qk, f.qkv.view().columns(0, 2 * keys()),
-                              f.inv_norm, d_qk);
-    const Tensor d = exec.empty(f.projected.shape(), compute_);
-    for (const Part which : {kV, kK, kQ}) {
-      convs_[which].backward(exec, part(f.projected, which), part(d_qkv, which), part(d, which),
-                             context.sequence, context.state, saved);
-    }
-    return d;
+  void from_unit(Exec& exec, ConstView x, const Tensor& inv_norm, View dx) const {
+    kernels::l2_norm_backward(exec, l2_norm(), dx, x, inv_norm, dx);
   }
 
   KdaOptions o_;
   DType compute_;
   int64_t hidden_;
   Linear project_, strength_, decay_down_, decay_up_, gate_down_, gate_up_;
-  std::vector<ShortConv> convs_;  // q, k, v
-  Parameter& a_log_;              // [heads]
-  Parameter& dt_bias_;            // [heads * dk]
+  ShellConvs convs_;
+  Parameter& a_log_;    // [heads]
+  Parameter& dt_bias_;  // [heads * dk]
   RankOneRecurrence recurrence_;
   Parameter& norm_;  // [dv]
   Linear out_;

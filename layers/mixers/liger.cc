@@ -9,6 +9,7 @@
 //   retention, mlstm   logsigmoid(mean k) / tau   softmax(q), softmax(k)       a decay per head
 //   gsa         logsigmoid(means of k) / tau      q, k                         a decay per slot
 #include <cmath>
+#include <functional>
 #include <variant>
 
 #include "kernels/decay_gate.h"
@@ -92,13 +93,14 @@ class Liger final : public Mixer {
         compute_(build.compute),
         hidden_(build.hidden),
         lower_(static_cast<size_t>(h_.kv_heads * h_.dk), static_cast<float>(o.lower_bound)),
-        project_(
-            build,
-            {{"q_proj", h_.heads * h_.dk, h_.dk},
-             h_.kv_part("k_proj", h_.dk),
-             h_.kv_part("v_proj", h_.dv)},
-            build.hidden,
-            {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
+        project_(build,
+                 {{"q_proj", h_.heads * h_.dk, h_.dk},
+                  h_.kv_part("k_proj", h_.dk),
+                  h_.kv_part("v_proj", h_.dv)},
+                 build.hidden,
+                 {.cut = Linear::Cut::kRows,
+                  .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo,
+                  .queries = {0, q_width()}}),
         recurrence_(recurrence_of(o)),
         rotation_(o.rotation, h_.dk, h_.dk),
         window_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk)), o.window}),
@@ -109,14 +111,18 @@ class Liger final : public Mixer {
                  SavedStack& saved) const override {
     const Sequence& sequence = context.sequence;
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     open_gates(exec, f);
-    const Tensor out = recur(exec, f, sequence, context.part(kRecurrence), saved);
-    f.rotated = exec.empty({sequence.tokens(), qk_width()}, compute_);
-    kernels::copy(exec, f.projected.view().columns(0, qk_width()), f.rotated);
-    rotate(exec, sequence, f.rotated, Rotation::Direction::kForward);
-    const Tensor seen =
-        window_.forward(exec, attention_inputs(f), {}, sequence, context.part("keys"), saved);
+    Tensor seen;  // the window needs nothing of the recurrence
+    const auto attend = [&] {
+      project_.finish_queries(exec, x, f.projected);
+      map_queries(exec, f);
+      f.rotated = exec.empty({sequence.tokens(), qk_width()}, compute_);
+      kernels::copy(exec, f.projected.view().columns(0, qk_width()), f.rotated);
+      rotate(exec, sequence, f.rotated, Rotation::Direction::kForward);
+      seen = window_.forward(exec, attention_inputs(f), {}, sequence, context.part("keys"), saved);
+    };
+    const Tensor out = recur(exec, f, context, attend, saved);
     kernels::scale(exec, out, static_cast<float>(o_.alpha), out);
     const Tensor mixed = exec.empty(out.shape(), compute_);  // attention keeps what it gave
     kernels::scale(exec, seen, static_cast<float>(o_.beta), mixed);
@@ -131,13 +137,16 @@ class Liger final : public Mixer {
     const Tensor d_mixed = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_), d_out = exec.empty(d_mixed.shape());
+    kernels::scale(exec, d_mixed, static_cast<float>(o_.alpha), d_out);
+    const Read d_read = recur_backward(exec, f, context, d_out, saved);
     kernels::scale(exec, d_mixed, static_cast<float>(o_.beta), d_out);
     const Tensor d_seen = in_type(exec, d_out, compute_);
     window_.backward(exec, attention_inputs(f), {}, sequence, d_seen, context.part("keys"),
                      {query(d), key(d), value(d)}, saved);
-    rotate(exec, sequence, d.view().columns(0, qk_width()), Rotation::Direction::kBackward);
-    kernels::scale(exec, d_mixed, static_cast<float>(o_.alpha), d_out);
-    recur_backward(exec, f, context, d_out, d, saved);
+    const View d_qk = d.view().columns(0, qk_width());
+    rotate(exec, sequence, d_qk, Rotation::Direction::kBackward);
+    kernels::add(exec, d_qk, d_read.qk, d_qk);
+    kernels::add(exec, value(d), d_read.value, value(d));
     return project_.backward(exec, d, DType::kF32, saved);
   }
 
@@ -188,7 +197,7 @@ class Liger final : public Mixer {
     rotation_.turn(exec, sequence, h_.kv_heads, qk.columns(q_width(), k_width()), direction);
   }
 
-  // From q and k to what the recurrence reads.
+  // From k to what the recurrence reads of it; q gets its place.
   void open_gates(Exec& exec, Saved& f) const {
     const int64_t tokens = f.projected.shape()[0];
     if (pools()) {
@@ -202,7 +211,6 @@ class Liger final : public Mixer {
       return;
     }
     f.mapped = exec.empty({tokens, qk_width()}, compute_);
-    kernels::head_softmax_forward(exec, h_.heads, query(f.projected), query(f.mapped));
     if (!pools()) f.log_decay = exec.empty({tokens, k_width()});
     if (decay_ == Decay::kTied) {
       kernels::tied_gates_forward(exec, key(f.projected), lower(), f.log_decay, key(f.mapped));
@@ -210,6 +218,11 @@ class Liger final : public Mixer {
     }
     kernels::head_softmax_forward(exec, h_.kv_heads, key(f.projected), key(f.mapped));
     if (!pools()) kernels::decay_gate_forward(exec, gate_, key(f.projected), f.log_decay);
+  }
+
+  void map_queries(Exec& exec, const Saved& f) const {
+    if (decay_ == Decay::kPerSlot) return;
+    kernels::head_softmax_forward(exec, h_.heads, query(f.projected), query(f.mapped));
   }
 
   // d [tokens, q | k]: from the gradients of what the recurrence read to those of q and k, in
@@ -238,34 +251,35 @@ class Liger final : public Mixer {
     kernels::add(exec, key(d), d_decay, key(d));
   }
 
-  Tensor recur(Exec& exec, const Saved& f, const Sequence& sequence, State* state,
-               SavedStack& saved) const {
+  Tensor recur(Exec& exec, const Saved& f, const MixerContext& context,
+               const std::function<void()>& meanwhile, SavedStack& saved) const {
     return std::visit(
         [&](const auto& r) {
           return r.forward(exec, {query(f.mapped), key(f.mapped), value(f.projected), f.log_decay},
-                           sequence, state, saved);
+                           context.sequence, context.part(kRecurrence), saved, meanwhile);
         },
         recurrence_);
   }
 
-  // Adds into d, which has the gradients of the attention.
-  void recur_backward(Exec& exec, const Saved& f, const MixerContext& context, const Tensor& d_out,
-                      const Tensor& d, SavedStack& saved) const {
-    // f32: gradients of keys come from three sides.
-    const Tensor d_read = exec.empty({d.shape()[0], qk_width()});
-    const Tensor d_value = exec.empty({d.shape()[0], h_.kv_heads * h_.dv});
+  // Gradients of q, k and v as far as the recurrence read them, f32: those of keys come from three
+  // sides.
+  struct Read {
+    Tensor qk, value;
+  };
+  Read recur_backward(Exec& exec, const Saved& f, const MixerContext& context, const Tensor& d_out,
+                      SavedStack& saved) const {
+    const int64_t tokens = f.projected.shape()[0];
+    const Read d{exec.empty({tokens, qk_width()}), exec.empty({tokens, h_.kv_heads * h_.dv})};
     const Tensor d_decay = exec.empty(f.log_decay.shape());
     std::visit(
         [&](const auto& r) {
           r.backward(exec, {query(f.mapped), key(f.mapped), value(f.projected), f.log_decay},
                      context.sequence, d_out, context.part(kRecurrence),
-                     {query(d_read), key(d_read), d_value, d_decay}, saved);
+                     {query(d.qk), key(d.qk), d.value, d_decay}, saved);
         },
         recurrence_);
-    open_gates_backward(exec, f, d_read, d_decay);
-    const View d_qk = d.view().columns(0, qk_width());
-    kernels::add(exec, d_qk, d_read, d_qk);
-    kernels::add(exec, value(d), d_value, value(d));
+    open_gates_backward(exec, f, d.qk, d_decay);
+    return d;
   }
 
   LigerOptions o_;

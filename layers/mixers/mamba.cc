@@ -41,7 +41,7 @@ class Mamba final : public Mixer {
         hidden_(build.hidden),
         tensor_ranks_(build.tensor_ranks),
         project_(build, {{.name = "in_proj", .rows = 2 * o.inner, .blocks = {o.inner, o.inner}}},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden, {.cut = Linear::Cut::kRows, .gate = {o.inner, o.inner}}),
         conv_(build, "conv1d", {.channels = o.inner, .bias = true}),
         select_(build, {{"x_proj", o.dt_rank + 2 * o.state}}, o.inner,
                 {.cut = Linear::Cut::kColumns}),
@@ -71,7 +71,8 @@ class Mamba final : public Mixer {
                  SavedStack& saved) const override {
     const int64_t tokens = context.sequence.tokens();
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.input = x;
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     f.x = exec.empty({tokens, o_.inner}, compute_);
     conv_.forward(exec, input(f.projected), f.x, context.sequence, context.state, saved);
     f.raw = selected(exec, f.x, saved);
@@ -81,7 +82,8 @@ class Mamba final : public Mixer {
     f.step = step_.forward(exec, low, DType::kF32, saved);
     f.dt = exec.empty({tokens, o_.inner});
     kernels::time_step_forward(exec, f.step, dt_bias_.value, f.dt);
-    f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
+                              [&] { project_.finish_gate(exec, x, f.projected); });
     const Tensor gated = exec.empty(f.y.shape(), compute_);
     kernels::silu_gate_forward(exec, f.y, gate(f.projected), gated);
     saved.push(std::move(f));
@@ -94,6 +96,7 @@ class Mamba final : public Mixer {
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     kernels::silu_gate_backward(exec, f.y, gate(f.projected), d_y, d_y, gate(d));
+    project_.begin_backward(exec, d, f.input, saved);
     const Tensor d_selected = exec.empty(f.selected.shape(), compute_);
     const Tensor dx_scan = exec.empty(f.x.shape()), d_dt = exec.empty(f.dt.shape());
     recurrence_.backward(
@@ -125,6 +128,7 @@ class Mamba final : public Mixer {
 
  private:
   struct Saved {
+    Tensor input;      // of the layer
     Tensor projected;  // [tokens, x | z]
     Tensor x;          // [tokens, inner] after the convolution
     Tensor raw;        // [tokens, r | B | C]

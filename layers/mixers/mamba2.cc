@@ -53,7 +53,7 @@ class Mamba2 final : public Mixer {
                  {{.name = "in_proj",
                    .rows = 2 * o_.inner + 2 * o_.shared + o_.heads,
                    .blocks = {o_.inner, o_.inner, o_.shared, o_.shared, o_.heads}}},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden, {.cut = Linear::Cut::kRows, .gate = {0, o_.inner}}),
         conv_(build, "conv1d",
               {.channels = o_.inner + 2 * o_.shared,
                .bias = true,
@@ -71,7 +71,8 @@ class Mamba2 final : public Mixer {
                  SavedStack& saved) const override {
     const int64_t tokens = context.sequence.tokens();
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.x = x;
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     f.mixed = exec.empty({tokens, o_.inner + 2 * o_.shared}, compute_);
     conv_.forward(exec, before_conv(f.projected), f.mixed, context.sequence, context.state, saved);
     if (!alone()) {
@@ -82,7 +83,9 @@ class Mamba2 final : public Mixer {
     kernels::time_step_forward(exec, step(f.projected), dt_bias_.value, f.dt);
     f.v = exec.empty({tokens, o_.inner}, compute_), f.log_decay = exec.empty(f.dt.shape());
     kernels::head_steps_forward(exec, head_steps(f), f.v, f.log_decay);
-    f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    // C, the queries, are few channels of the same convolution as B's: only the gate comes later.
+    f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
+                              [&] { project_.finish_gate(exec, x, f.projected); });
     kernels::add_head_skip(exec, head_steps(f), f.y);
     f.gated = exec.empty(f.y.shape(), compute_);
     kernels::silu_gate_forward(exec, f.y, gate(f.projected), f.gated);
@@ -100,6 +103,7 @@ class Mamba2 final : public Mixer {
     norm_.backward(exec, d_normed, f.gated, f.inv_rms, d_y);
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     kernels::silu_gate_backward(exec, f.y, gate(f.projected), d_y, d_y, gate(d));
+    project_.begin_backward(exec, d, f.x, saved);
     const Tensor d_mixed = exec.empty(f.mixed.shape()), dv = exec.empty(f.v.shape());
     const Tensor dg = exec.empty(f.dt.shape()), d_dt = exec.empty(f.dt.shape());
     const Tensor d_read = alone() ? Tensor{} : exec.zeros(f.read.shape()),
@@ -129,6 +133,7 @@ class Mamba2 final : public Mixer {
 
  private:
   struct Saved {
+    Tensor x;              // the layer's input
     Tensor projected;      // [tokens, z | x | B | C | dt]
     Tensor mixed;          // [tokens, x | B | C] after the convolution
     Tensor dt, log_decay;  // [tokens, heads] f32

@@ -42,7 +42,10 @@ class Mlstm final : public Mixer {
                   {"k_proj", h.heads * h.dk, h.dk},
                   {"v_proj", h.heads * h.dv, h.dv},
                   {"ogate", h.heads * h.dv, h.dv}},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden,
+                 {.cut = Linear::Cut::kRows,
+                  .queries = {0, h.heads * h.dk},
+                  .gate = {h.heads * (2 * h.dk + h.dv), h.heads * h.dv}}),
         gates_(build, {{"igate", h.heads}, {"fgate", h.heads}}, build.hidden,
                {.init = Init::zeros(), .cut = Linear::Cut::kRows}),
         input_bias_(gate_bias(build, "igate.bias", h.heads, Init::normal(0.1))),
@@ -60,10 +63,14 @@ class Mlstm final : public Mixer {
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.x = x;
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     f.gates = capped(exec, gates_.forward(exec, x, DType::kF32, saved));
-    f.centered =
-        recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    f.centered = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence),
+                                     saved, [&] {
+                                       project_.finish_queries(exec, x, f.projected);
+                                       project_.finish_gate(exec, x, f.projected);
+                                     });
     kernels::center_heads(exec, h_.heads, f.centered, f.centered);
     f.inv_rms = exec.empty({context.sequence.tokens(), h_.heads});
     const Tensor y = exec.empty(f.centered.shape(), compute_);
@@ -81,6 +88,7 @@ class Mlstm final : public Mixer {
     const Tensor d_out = exec.empty(f.centered.shape());
     kernels::head_norm_backward(exec, head_norm(), d_y, f.centered, part(f.projected, kGate),
                                 norm_.value, f.inv_rms, d_out, part(d, kGate), norm_.grad);
+    project_.begin_backward(exec, d, f.x, saved);
     kernels::center_heads(exec, h_.heads, d_out, d_out);
     const Tensor d_gates = exec.empty(f.gates.value.shape());
     recurrence_.backward(exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
@@ -105,6 +113,7 @@ class Mlstm final : public Mixer {
     Tensor value;  // kCap tanh(raw)
   };
   struct Saved {
+    Tensor x;          // the layer's input
     Tensor projected;  // [tokens, q | k | v | output gate]
     Gates gates;
     Tensor centered;  // [tokens, heads * dv]: h without the mean of its head

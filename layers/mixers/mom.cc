@@ -107,7 +107,10 @@ class Mom final : public Mixer {
         hidden_(build.hidden),
         space_(space_of(o)),
         router_(build, o.memories),
-        project_(build, parts_of(o), build.hidden, {.cut = Linear::Cut::kRows}),
+        project_(build, parts_of(o), build.hidden,
+                 {.cut = Linear::Cut::kRows,
+                  .queries = {0, o.heads * o.dk},
+                  .gate = {o.heads * o.dk, o.output_gate ? o.heads * o.dv : 0}}),
         k_proj_(build, space_, projection(build, o, "k_proj", "shared_k", o.dk)),
         v_proj_(build, space_, projection(build, o, "v_proj", "shared_v", o.dv)),
         inner_(inner_of(build, o)),
@@ -127,10 +130,15 @@ class Mom final : public Mixer {
     f.x = x;
     f.routing = router_.forward(exec, x, context.step);
     f.rows = rows_of_memories(exec, context.sequence, f.routing.index, o_.memories.all());
-    f.projected = project_.forward(exec, x, compute_, saved);
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
     MemoryStates states(exec, context.state, o_.memories.all());
     send(exec, states, f, saved);
-    f.out = inner_->forward(exec, inputs(f), states.part(kRecurrence), saved);
+    f.out = inner_->forward(exec, inputs(f), states.part(kRecurrence), saved, [&] {
+      project_.finish_queries(exec, x, f.projected);
+      kernels::gather_rows(exec, query(f.projected), f.rows.tokens(), f.sent.q);
+      convolve(exec, kQ, states, f, saved);
+      project_.finish_gate(exec, x, f.projected);
+    });
     states.give_back(exec);
     f.mixed = exec.empty({context.sequence.tokens(), o_.heads * o_.dv}, compute_);
     kernels::mix_rows_forward(exec, f.rows.order, f.out, f.routing.weight, f.mixed);
@@ -150,6 +158,7 @@ class Mom final : public Mixer {
     const Tensor d_mixed = exec.empty(f.mixed.shape());
     kernels::head_norm_backward(exec, head_norm(), d_y, f.mixed, gate(f.projected), norm_.value,
                                 f.inv_rms, d_mixed, gate(d), norm_.grad);
+    project_.begin_backward(exec, d, f.x, saved);
     const Tensor d_out = exec.empty(f.out.shape()), d_weight = exec.empty(f.routing.weight.shape());
     kernels::mix_rows_backward(exec, f.rows.order,
                                {f.out, f.routing.weight, d_mixed, d_out, d_weight});
@@ -197,6 +206,8 @@ class Mom final : public Mixer {
     Tensor inv_rms;    // [tokens, heads]
   };
 
+  enum Part { kQ, kK, kV };
+
   View query(const Tensor& projected) const {
     return projected.view().columns(0, o_.heads * o_.dk);
   }
@@ -216,20 +227,24 @@ class Mom final : public Mixer {
             exec.empty(t.v.shape(), compute_)};
   }
 
-  // What the memories read of their tokens.
+  // What the memories read of their tokens; queries get their place.
   void send(Exec& exec, MemoryStates& states, Saved& f, SavedStack& saved) const {
     f.sent.q = exec.empty({f.rows.count(), o_.heads * o_.dk}, compute_);
-    kernels::gather_rows(exec, query(f.projected), f.rows.tokens(), f.sent.q);
     f.sent.k = space_.spread(exec, f.rows, k_proj_.forward(exec, f.x, f.rows, compute_));
     f.sent.v = space_.spread(exec, f.rows, v_proj_.forward(exec, f.x, f.rows, compute_));
     f.read = f.sent;
+    if (convs_[kQ]) f.read.q = exec.empty(f.sent.q.shape(), compute_);
+    if (convs_[kK]) f.read.k = exec.empty(f.sent.k.shape(), compute_);
+    if (convs_[kV]) f.read.v = exec.empty(f.sent.v.shape(), compute_);
+    convolve(exec, kK, states, f, saved);
+    convolve(exec, kV, states, f, saved);
+  }
+  void convolve(Exec& exec, Part which, MemoryStates& states, const Saved& f,
+                SavedStack& saved) const {
+    if (!convs_[which]) return;
     const Tensor* from[] = {&f.sent.q, &f.sent.k, &f.sent.v};
-    Tensor* to[] = {&f.read.q, &f.read.k, &f.read.v};
-    for (size_t i = 0; i < convs_.size(); ++i) {
-      if (!convs_[i]) continue;
-      *to[i] = exec.empty(from[i]->shape(), compute_);
-      convs_[i]->forward(exec, *from[i], *to[i], f.rows.sequence, states.get(), saved);
-    }
+    const Tensor* to[] = {&f.read.q, &f.read.k, &f.read.v};
+    convs_[which]->forward(exec, *from[which], *to[which], f.rows.sequence, states.get(), saved);
   }
 
   // d_sent enters as the gradient of what was read; d gets the queries' part, d_rows is added to.
@@ -237,7 +252,7 @@ class Mom final : public Mixer {
                      const Tensor& d, const Tensor& d_rows, SavedStack& saved) const {
     const Tensor* sent[] = {&f.sent.q, &f.sent.k, &f.sent.v};
     Tensor* gradient[] = {&d_sent.q, &d_sent.k, &d_sent.v};
-    for (size_t i = convs_.size(); i-- > 0;) {
+    for (const Part i : {kQ, kV, kK}) {  // queries were last
       if (!convs_[i]) continue;
       const Tensor dx = exec.empty(gradient[i]->shape(), compute_);
       convs_[i]->backward(exec, *sent[i], *gradient[i], dx, f.rows.sequence, states.get(), saved);

@@ -29,7 +29,7 @@ class Rebased final : public Mixer {
                  {{"q_proj", h.heads * h.dk, h.dk},
                   h.kv_part("k_proj", h.dk),
                   h.kv_part("v_proj", h.dv)},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden, {.cut = Linear::Cut::kRows, .queries = {0, h.heads * h.dk}}),
         gamma_(vector(build, "gamma", Init::constant(1.0))),
         beta_(vector(build, "beta", Init::zeros())),
         recurrence_({.heads = {h.heads, h.kv_heads, kernels::rebased_width(h.dk), h.dv},
@@ -41,13 +41,18 @@ class Rebased final : public Mixer {
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
-    f.q = features(exec, part(f.projected, kQ), h_.heads);
-    f.k = features(exec, part(f.projected, kK), h_.kv_heads);
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
+    f.q = place_of_features(exec, x.shape()[0], h_.heads);
+    f.k = place_of_features(exec, x.shape()[0], h_.kv_heads);
+    features(exec, part(f.projected, kK), f.k, h_.kv_heads);
     f.v = exec.empty({x.shape()[0], h_.kv_heads * h_.dv});
     kernels::copy(exec, part(f.projected, kV), f.v);
+    const auto queries = [&] {
+      project_.finish_queries(exec, x, f.projected);
+      features(exec, part(f.projected, kQ), f.q, h_.heads);
+    };
     const Tensor o = recurrence_.forward(exec, {f.q, f.k, f.v, {}}, context.sequence,
-                                         context.part(kRecurrence), saved);
+                                         context.part(kRecurrence), saved, queries);
     saved.push(std::move(f));
     return out_.forward(exec, in_type(exec, o, compute_), DType::kF32, saved);
   }
@@ -93,10 +98,11 @@ class Rebased final : public Mixer {
     return which == kK ? rows.view().columns(q, k) : rows.view().columns(q + k, v);
   }
   static kernels::RebasedFeatures map(int64_t heads) { return {heads, kEpsilon}; }
-  Tensor features(Exec& exec, ConstView x, int64_t heads) const {
-    const Tensor phi = exec.empty({x.rows(), heads * kernels::rebased_width(h_.dk)});
+  Tensor place_of_features(Exec& exec, int64_t tokens, int64_t heads) const {
+    return exec.empty({tokens, heads * kernels::rebased_width(h_.dk)});
+  }
+  void features(Exec& exec, ConstView x, const Tensor& phi, int64_t heads) const {
     kernels::rebased_features_forward(exec, map(heads), x, gamma_.value, beta_.value, phi);
-    return phi;
   }
   void features_backward(Exec& exec, ConstView x, const Tensor& d_phi, View dx,
                          int64_t heads) const {

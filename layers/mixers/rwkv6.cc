@@ -42,10 +42,10 @@ class Rwkv6 final : public Mixer {
         compute_(build.compute),
         hidden_(build.hidden),
         mix_(build, o.mix_rank),
-        r_(project(build, "r_proj", h_.heads, h_.dk)),
+        r_(build, {{"r_proj", h_.heads * h_.dk, h_.dk}}, hidden_, {.cut = Linear::Cut::kRows}),
         k_(build, {h_.kv_part("k_proj", h_.dk)}, hidden_, {.cut = Linear::Cut::kRows}),
         v_(build, {h_.kv_part("v_proj", h_.dv)}, hidden_, {.cut = Linear::Cut::kRows}),
-        g_(project(build, "g_proj", h_.heads, h_.dv)),
+        g_(build, {{"g_proj", h_.heads * h_.dv, h_.dv}}, hidden_, {.cut = Linear::Cut::kRows}),
         // Starts at zero, as the published model does.
         decay_down_(build, {{"w_lora.0", o.decay_rank}}, build.hidden,
                     {.init = Init::normal(0.0), .partial_over = {Axis::kTensor}}),
@@ -65,20 +65,23 @@ class Rwkv6 final : public Mixer {
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
-    const LowRankMix::Inputs in = mix_.forward(exec, x, context, saved);
+    const LowRankMix::Pass mix = mix_.forward(exec, x, context, saved);
     Saved f;
-    f.r = r_.forward(exec, in[LowRankMix::kR], compute_, saved);
-    f.k = k_.forward(exec, in[LowRankMix::kK], compute_, saved);
-    f.v = v_.forward(exec, in[LowRankMix::kV], compute_, saved);
-    const Tensor gate = g_.forward(exec, in[LowRankMix::kG], compute_, saved);
-    f.low_in = decay_down_.forward(exec, in[LowRankMix::kW], compute_, saved);
+    f.r = exec.empty({x.shape()[0], r_.out()}, compute_);
+    f.k = k_.forward(exec, mix.input(exec, LowRankMix::kK), compute_, saved);
+    f.v = v_.forward(exec, mix.input(exec, LowRankMix::kV), compute_, saved);
+    f.low_in = decay_down_.forward(exec, mix.input(exec, LowRankMix::kW), compute_, saved);
     const Tensor low = exec.empty(f.low_in.shape(), compute_);
     kernels::activation_forward(exec, kTanh, f.low_in, low);
     f.decay_in = decay_up_.forward(exec, low, DType::kF32, saved);
     f.log_decay = exec.empty(f.decay_in.shape());
     kernels::decay_gate_forward(exec, kDecay, f.decay_in, f.log_decay);
-    f.out =
-        recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    Tensor gate;
+    f.out = recurrence_.forward(
+        exec, inputs(f), context.sequence, context.part(kRecurrence), saved, [&] {
+          r_.forward_to(exec, mix.input(exec, LowRankMix::kR), f.r, saved);
+          gate = g_.forward(exec, mix.input(exec, LowRankMix::kG), compute_, saved);
+        });
     const Tensor y = normalize(exec, gate, f);
     saved.push(std::move(f));
     return out_.forward(exec, y, DType::kF32, saved);
@@ -92,19 +95,19 @@ class Rwkv6 final : public Mixer {
     const Tensor d_out = normalize_backward(exec, d_y, f, d_gate);
     const Tensor dr = exec.empty(f.r.shape(), compute_), dk = exec.empty(f.k.shape(), compute_),
                  dv = exec.empty(f.v.shape(), compute_), d_decay = exec.empty(f.log_decay.shape());
+    LowRankMix::Inputs d;
     recurrence_.backward(exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
-                         {dr, dk, dv, d_decay, bonus_.grad.reshaped({h_.heads * h_.dk})}, saved);
+                         {dr, dk, dv, d_decay, bonus_.grad.reshaped({h_.heads * h_.dk})}, saved,
+                         [&] { d[LowRankMix::kG] = g_.backward(exec, d_gate, compute_, saved); });
 
+    d[LowRankMix::kR] = r_.backward(exec, dr, compute_, saved);
     const Tensor d_decay_in = exec.empty(f.decay_in.shape(), compute_);
     kernels::decay_gate_backward(exec, kDecay, f.decay_in, d_decay, d_decay_in);
     const Tensor d_low = decay_up_.backward(exec, d_decay_in, compute_, saved);
     kernels::activation_backward(exec, kTanh, f.low_in, d_low, d_low);
-    LowRankMix::Inputs d;
     d[LowRankMix::kW] = decay_down_.backward(exec, d_low, compute_, saved);
-    d[LowRankMix::kG] = g_.backward(exec, d_gate, compute_, saved);
     d[LowRankMix::kV] = v_.backward(exec, dv, compute_, saved);
     d[LowRankMix::kK] = k_.backward(exec, dk, compute_, saved);
-    d[LowRankMix::kR] = r_.backward(exec, dr, compute_, saved);
     return mix_.backward(exec, d, context, saved);
   }
 
@@ -126,9 +129,6 @@ class Rwkv6 final : public Mixer {
     Tensor gate_and_out;  // [tokens, gate | normalized], what swiglu reads
   };
 
-  Linear project(const MixerBuild& build, const char* name, int64_t heads, int64_t width) const {
-    return Linear(build, {{name, heads * width, width}}, hidden_, {.cut = Linear::Cut::kRows});
-  }
   static Parameter& declare(const MixerBuild& build, const char* name, Shape shape, int64_t unit,
                             Init init) {
     return build.declare({.name = build.scope + name,

@@ -97,8 +97,10 @@ class Rwkv7 final : public Mixer {
           gate(exec.empty(shape)) {}
     Tensor r, k, value, decay, rate, gate;
   };
-  void backward_core(Exec& exec, const Tensor& d_y, const MixerContext& context, const Saved& f,
-                     const Gradients& d, SavedStack& saved) const;
+  // From the gradient of the gated output to those of everything that was projected; returns that of
+  // what the gate's projection read.
+  Tensor backward_core(Exec& exec, const Tensor& d_y, const MixerContext& context, const Saved& f,
+                       const Gradients& d, SavedStack& saved) const;
 
   // Values that were mixed with the first layer's, or made the first layer's.
   void mix_values(Exec& exec, const Tensor& mixed, StepContext* step, Saved& f,
@@ -251,11 +253,10 @@ Tensor Rwkv7::forward(Exec& exec, const Tensor& x, const MixerContext& context,
     kernels::token_lerp_forward(exec, {x, f.before, mixes_[n]->value}, y);
     return y;
   };
-  f.r = r_.forward(exec, mixed(kR), compute_, saved);
+  f.r = exec.empty({x.shape()[0], channels_}, compute_);
   f.k = k_.forward(exec, mixed(kK), compute_, saved);
   f.decay = decay_.forward(exec, mixed(kW), DType::kF32, saved);
   f.rate = rate_.forward(exec, mixed(kA), DType::kF32, saved);
-  f.gate = gate_.forward(exec, mixed(kG), compute_, saved);
   const Tensor for_values = mixed(kV);
   f.v = v_.forward(exec, for_values, compute_, saved);
   mix_values(exec, for_values, context.step, f, saved);
@@ -266,7 +267,11 @@ Tensor Rwkv7::forward(Exec& exec, const Tensor& x, const MixerContext& context,
   f.alpha = exec.empty(f.k.shape(), compute_), f.beta = exec.empty(f.k.shape(), compute_);
   f.key = exec.empty(f.k.shape(), compute_);
   kernels::rwkv7_keys_forward(exec, key_gates(f), f.alpha, f.beta, f.key);
-  f.out = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+  f.out =
+      recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved, [&] {
+        r_.forward_to(exec, mixed(kR), f.r, saved);
+        f.gate = gate_.forward(exec, mixed(kG), compute_, saved);
+      });
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::rwkv7_output_forward(exec, output(f), y);
   saved.push(std::move(f));
@@ -278,8 +283,9 @@ Tensor Rwkv7::backward(Exec& exec, const Tensor& dy, const MixerContext& context
   const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
   const Saved f = saved.pop<Saved>();
   Gradients d(exec, f.out.shape());
-  backward_core(exec, d_y, context, f, d, saved);
+  const Tensor for_gate = backward_core(exec, d_y, context, f, d, saved);
 
+  const Tensor for_queries = r_.backward(exec, in_type(exec, d.r, compute_), DType::kF32, saved);
   const Tensor dx = exec.zeros(f.x.shape()), d_before = exec.zeros(f.x.shape());
   const auto unmix = [&](Input n, const Tensor& gradient) {
     kernels::token_lerp_backward(exec, {f.x, f.before, mixes_[n]->value}, gradient,
@@ -290,19 +296,18 @@ Tensor Rwkv7::backward(Exec& exec, const Tensor& dy, const MixerContext& context
   const Tensor for_values = v_.backward(exec, in_type(exec, dv, compute_), DType::kF32, saved);
   if (from_mix.defined()) kernels::add(exec, for_values, from_mix, for_values);
   unmix(kV, for_values);
-  unmix(kG, gate_.backward(exec, d.gate, DType::kF32, saved));
+  unmix(kG, for_gate);
   unmix(kA, rate_.backward(exec, d.rate, DType::kF32, saved));
   unmix(kW, decay_.backward(exec, d.decay, DType::kF32, saved));
   unmix(kK, k_.backward(exec, in_type(exec, d.k, compute_), DType::kF32, saved));
-  unmix(kR, r_.backward(exec, in_type(exec, d.r, compute_), DType::kF32, saved));
+  unmix(kR, for_queries);
   previous_.backward(exec, {f.x, f.before}, context.sequence, d_before, context.part(kTokenMix),
                      {dx}, saved);
   return dx;
 }
 
-// From the gradient of the gated output to those of everything that was projected.
-void Rwkv7::backward_core(Exec& exec, const Tensor& d_y, const MixerContext& context,
-                          const Saved& f, const Gradients& d, SavedStack& saved) const {
+Tensor Rwkv7::backward_core(Exec& exec, const Tensor& d_y, const MixerContext& context,
+                            const Saved& f, const Gradients& d, SavedStack& saved) const {
   const Shape& shape = f.out.shape();
   const Tensor d_out = exec.empty(shape), dr = exec.empty(shape), d_key = exec.empty(shape),
                d_value = exec.empty(shape), d_alpha = exec.empty(shape), d_beta = exec.empty(shape);
@@ -310,8 +315,10 @@ void Rwkv7::backward_core(Exec& exec, const Tensor& d_y, const MixerContext& con
       exec, output(f),
       {d_y, d_out, dr, d_key, d_value, d.gate, norm_.grad, norm_bias_.grad, r_k_.grad});
   const Tensor scan_key = exec.empty(shape);
+  Tensor for_gate;
   recurrence_.backward(exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
-                       {d.r, scan_key, d.value, d.decay, d_alpha, d_beta}, saved);
+                       {d.r, scan_key, d.value, d.decay, d_alpha, d_beta}, saved,
+                       [&] { for_gate = gate_.backward(exec, d.gate, DType::kF32, saved); });
   kernels::add(exec, d.r, dr, d.r);
   kernels::add(exec, d.value, d_value, d.value);
   kernels::add(exec, scan_key, d_key, d_key);
@@ -319,6 +326,7 @@ void Rwkv7::backward_core(Exec& exec, const Tensor& d_y, const MixerContext& con
   kernels::activation_backward(exec, kSigmoid, f.decay, d.decay, d.decay);
   kernels::rwkv7_keys_backward(exec, key_gates(f),
                                {d_alpha, d_beta, d_key, d.k, d.rate, k_k_.grad, k_a_.grad});
+  return for_gate;
 }
 
 double Rwkv7::flops_per_token(int64_t) const {

@@ -29,7 +29,7 @@ class S4 final : public Mixer {
         compute_(build.compute),
         hidden_(build.hidden),
         project_(build, {{.name = "in_proj", .rows = 2 * o.inner, .blocks = {o.inner, o.inner}}},
-                 build.hidden, {.cut = Linear::Cut::kRows}),
+                 build.hidden, {.cut = Linear::Cut::kRows, .gate = {o.inner, o.inner}}),
         log_dt_(
             channels(build, "log_dt", {o.inner}, Init::uniform(std::log(1e-3), std::log(1e-1)))),
         a_log_(channels(build, "A_log", {o.inner, o.state}, Init::each([n = o.state](int64_t i) {
@@ -46,8 +46,10 @@ class S4 final : public Mixer {
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
-    f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    f.x = x;
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
+    f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
+                              [&] { project_.finish_gate(exec, x, f.projected); });
     const Tensor gated = exec.empty(f.y.shape(), compute_);
     kernels::silu_gate_forward(exec, f.y, gate(f.projected), gated);
     saved.push(std::move(f));
@@ -60,6 +62,7 @@ class S4 final : public Mixer {
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
     kernels::silu_gate_backward(exec, f.y, gate(f.projected), d_gated, d_gated, gate(d));
+    project_.begin_backward(exec, d, f.x, saved);
     recurrence_.backward(exec, inputs(f), context.sequence, d_gated, context.part(kRecurrence),
                          {input(d), log_dt_.grad, a_log_.grad, b_.grad, c_.grad, d_.grad}, saved);
     return project_.backward(exec, d, DType::kF32, saved);
@@ -72,6 +75,7 @@ class S4 final : public Mixer {
 
  private:
   struct Saved {
+    Tensor x;          // the layer's input
     Tensor projected;  // [tokens, u | z]
     Tensor y;          // [tokens, inner]
   };

@@ -25,7 +25,9 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
               rule_.heads.kv_heads * rule_.heads.dv,
               rule_.output_gate ? rule_.heads.heads * rule_.heads.dv : 0},
       project_(build, parts_of(rule_), build.hidden,
-               {.cut = Linear::Cut::kRows, .apart = rule_.output_gate ? 1 : 0}),
+               {.cut = Linear::Cut::kRows,
+                .queries = {0, widths_[kQ]},
+                .gate = {widths_[kQ] + widths_[kK] + widths_[kV], widths_[kGate]}}),
       recurrence_({rule_.heads, rule_.scale, rule_.normalize}),
       norm_(rule_.joint_norm ? nullptr
                              : &build.declare({.name = build.scope + "o_norm.weight",
@@ -39,9 +41,8 @@ ScalarShell::ScalarShell(const MixerBuild& build, ScalarRule rule)
                                          rule_.heads.dv, 1, rule_.norm_epsilon)
                                    : nullptr),
       out_(build, {{"o_proj", build.hidden}}, rule_.heads.heads * rule_.heads.dv,
-           {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
-  if (rule_.short_conv) convs_.emplace(build, rule_.heads);
-}
+           {.init = output_init(build), .cut = Linear::Cut::kColumns}),
+      convs_(build, rule_.heads, asked(rule_.short_conv)) {}
 
 View ScalarShell::part(const Tensor& projected, Part which) const {
   int64_t begin = 0;
@@ -68,16 +69,27 @@ kernels::HeadNorm ScalarShell::head_norm() const {
           .gate = rule_.output_gate ? rule_.gate : kernels::GateActivation::kNone};
 }
 
-void ScalarShell::rotate(Exec& exec, const Sequence& sequence, const Tensor& qkv,
+void ScalarShell::rotate(Exec& exec, const Sequence& sequence, View rows, int64_t heads,
                          kernels::Rope::Direction direction) const {
-  kernels::Rope rope{.heads = rule_.heads.heads,
-                     .head_width = rule_.heads.dk,
-                     .rotary_width = rule_.heads.dk,
-                     .base = rule_.rope_base,
-                     .direction = direction};
-  kernels::rope(exec, rope, sequence.positions, part(qkv, kQ));
-  rope.heads = rule_.heads.kv_heads;
-  kernels::rope(exec, rope, sequence.positions, part(qkv, kK));
+  const kernels::Rope rope{.heads = heads,
+                           .head_width = rule_.heads.dk,
+                           .rotary_width = rule_.heads.dk,
+                           .base = rule_.rope_base,
+                           .direction = direction};
+  kernels::rope(exec, rope, sequence.positions, rows);
+}
+
+void ScalarShell::prepare(Exec& exec, const Sequence& sequence, const Saved& f, Part which) const {
+  const bool queries = which == kQ;
+  if (rule_.rope) {
+    rotate(exec, sequence, part(f.qkv, which), queries ? rule_.heads.heads : rule_.heads.kv_heads,
+           kernels::Rope::Direction::kForward);
+  }
+  if (!maps()) return;
+  const int64_t begin = queries ? 0 : widths_[kQ],
+                width = queries ? widths_[kQ] : mapped_width() - widths_[kQ];
+  kernels::activation_forward(exec, rule_.feature_map, f.qkv.view().columns(begin, width),
+                              f.mapped.view().columns(begin, width));
 }
 
 Tensor ScalarShell::finish(Exec& exec, Saved& f) const {
@@ -123,18 +135,21 @@ Tensor ScalarShell::finish_backward(Exec& exec, const Saved& f, const Tensor& dy
 Tensor ScalarShell::forward(Exec& exec, const Tensor& x, const MixerContext& context,
                             SavedStack& saved) const {
   const Sequence& sequence = context.sequence;
-  const int64_t tokens = sequence.tokens();
   Saved f;
+  f.x = x;
   f.projected = project_.begin_forward(exec, x, compute_, saved);
-  f.qkv = convs_ ? convs_->forward(exec, f.projected, context, saved) : f.projected;
-  if (rule_.rope) rotate(exec, sequence, f.qkv, kernels::Rope::Direction::kForward);
-  if (rule_.feature_map != kernels::Activation::kIdentity) {
-    const int64_t width = mapped_width();
-    f.mapped = exec.empty({tokens, width}, compute_);
-    kernels::activation_forward(exec, rule_.feature_map, f.qkv.view().columns(0, width), f.mapped);
-  }
-  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
-                              [&] { project_.finish_forward(exec, x, f.projected); });
+  ShellConvs::Pass convs(convs_, exec, f.projected, context);
+  f.qkv = convs.rows();
+  if (maps()) f.mapped = exec.empty({sequence.tokens(), mapped_width()}, compute_);
+  convs.finish_keys_and_values(exec, saved);
+  prepare(exec, sequence, f, kK);
+  f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved, [&] {
+    project_.finish_queries(exec, x, f.projected);
+    convs.start_queries(exec);
+    project_.finish_gate(exec, x, f.projected);
+    convs.finish_queries(exec, saved);
+    prepare(exec, sequence, f, kQ);
+  });
   const Tensor y = finish(exec, f);
   saved.push(std::move(f));
   return out_.forward(exec, y, DType::kF32, saved);
@@ -147,23 +162,30 @@ Tensor ScalarShell::backward(Exec& exec, const Tensor& dy, const MixerContext& c
   const Saved f = saved.pop<Saved>();
   const Tensor d = exec.empty(f.projected.shape(), compute_);
   const Tensor d_out = finish_backward(exec, f, d_y, part(d, kGate));
-  const Tensor d_qkv = convs_ ? exec.empty(f.qkv.shape(), compute_) : d;
+  project_.begin_backward(exec, d, f.x, saved);
+  const Tensor d_qkv = convs_.place_for_dy(exec, d);
   recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence),
                        {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), {}}, saved);
-  if (rule_.feature_map != kernels::Activation::kIdentity) {
+  if (maps()) {
     const View d_mapped = d_qkv.view().columns(0, mapped_width());
     kernels::activation_backward(exec, rule_.feature_map, f.qkv.view().columns(0, mapped_width()),
                                  d_mapped, d_mapped);
   }
-  if (rule_.rope) rotate(exec, sequence, d_qkv, kernels::Rope::Direction::kBackward);
-  if (convs_) convs_->backward(exec, f.projected, d_qkv, d, context, saved);
+  if (rule_.rope) {
+    const auto back = kernels::Rope::Direction::kBackward;
+    rotate(exec, sequence, part(d_qkv, kQ), rule_.heads.heads, back);
+    rotate(exec, sequence, part(d_qkv, kK), rule_.heads.kv_heads, back);
+  }
+  if (auto convs = convs_.backward(exec, f.projected, d_qkv, d, context, saved)) {
+    convs->finish(exec);
+  }
   return project_.backward(exec, d, DType::kF32, saved);
 }
 
 double ScalarShell::flops_per_token(int64_t) const {
   return 2.0 * static_cast<double>(hidden_) *
              static_cast<double>(project_.out() + rule_.heads.heads * rule_.heads.dv) +
-         (convs_ ? convs_->flops_per_token() : 0.0) + recurrence_.flops_per_token();
+         convs_.flops_per_token() + recurrence_.flops_per_token();
 }
 
 }  // namespace weft

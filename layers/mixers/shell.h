@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "kernels/activation.h"
@@ -49,6 +48,7 @@ class ScalarShell final : public Mixer {
 
  private:
   struct Saved {
+    Tensor x;          // the layer's input
     Tensor projected;  // [tokens, q | k | v | gate]
     Tensor qkv;        // after the convolutions; without any it is `projected`; q and k rotated
     Tensor mapped;     // [tokens, q | k (| v)] after the feature map; undefined for the identity
@@ -65,7 +65,10 @@ class ScalarShell final : public Mixer {
   int64_t mapped_width() const {
     return widths_[kQ] + widths_[kK] + (rule_.map_values ? widths_[kV] : 0);
   }
-  void rotate(Exec& exec, const Sequence& sequence, const Tensor& qkv,
+  bool maps() const { return rule_.feature_map != kernels::Activation::kIdentity; }
+  // Rotation and feature map of queries, or of keys (and values).
+  void prepare(Exec& exec, const Sequence& sequence, const Saved& frame, Part which) const;
+  void rotate(Exec& exec, const Sequence& sequence, View rows, int64_t heads,
               kernels::Rope::Direction direction) const;
 
   ScalarRule rule_;
@@ -73,11 +76,11 @@ class ScalarShell final : public Mixer {
   int64_t hidden_;
   int64_t widths_[4];  // of the parts
   Linear project_;
-  std::optional<ShellConvs> convs_;
   ScalarRecurrence recurrence_;
   Parameter* norm_ = nullptr;             // [dv]
   std::unique_ptr<WideNorm> joint_norm_;  // over all heads, in its place
   Linear out_;
+  ShellConvs convs_;
 };
 
 }  // namespace weft

@@ -26,11 +26,10 @@ std::vector<Linear::Part> gates_of(const DeltaRule& r) {
   return parts;
 }
 
-std::vector<ShortConv> convs_of(const Build& build, const DeltaRule& r) {
-  if (!r.short_conv) return {};
-  return {ShortConv(build, "q_conv1d", {r.heads * r.dk, r.dk}),
-          ShortConv(build, "k_conv1d", {r.heads * r.dk, r.dk}),
-          ShortConv(build, "v_conv1d", {r.value_heads * r.dv, r.value_heads / r.heads * r.dv})};
+std::array<ShellConvs::Channels, 3> channels_of(const DeltaRule& r) {
+  return {{{r.heads * r.dk, r.dk},
+           {r.heads * r.dk, r.dk},
+           {r.value_heads * r.dv, r.value_heads / r.heads * r.dv}}};
 }
 
 // One number per head that shapes the decay.
@@ -54,9 +53,11 @@ DeltaShell::DeltaShell(const MixerBuild& build, const DeltaRule& rule)
       widths_{rule.heads * rule.dk, rule.heads * rule.dk, rule.value_heads * rule.dv,
               rule.output_gate ? rule.value_heads * rule.dv : 0},
       project_(build, parts_of(rule), build.hidden,
-               {.cut = Linear::Cut::kRows, .apart = rule.output_gate ? 1 : 0}),
+               {.cut = Linear::Cut::kRows,
+                .queries = {0, widths_[kQ]},
+                .gate = {qk_width() + widths_[kV], widths_[kGate]}}),
       project_gates_(build, gates_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
-      convs_(convs_of(build, rule)),
+      convs_(build, channels_of(rule), asked(rule.short_conv)),
       a_log_(head_vector(build, rule, "A_log", Init::log_of_uniform(0.0, 16.0))),
       dt_bias_(head_vector(build, rule, "dt_bias", Init::time_step(1e-3, 1e-1))),
       recurrence_({rule.value_heads, rule.heads, rule.dk, rule.dv,
@@ -93,42 +94,34 @@ kernels::HeadDecay DeltaShell::decay_gate(const Saved& f) const {
   return {gate(f.gates, kDecay), a_log_->value, dt_bias_->value};
 }
 
-void DeltaShell::mix_channels(Exec& exec, const MixerContext& context, Saved& f,
-                              SavedStack& saved) const {
-  const Sequence& sequence = context.sequence;
-  const int64_t tokens = sequence.tokens(), width = qk_width() + widths_[kV];
-  f.qkv = exec.empty({tokens, width}, compute_);
-  if (convs_.empty()) {
-    kernels::activation_forward(exec, kernels::Activation::kSilu,
-                                f.projected.view().columns(0, width), f.qkv);
-  }
-  for (size_t i = 0; i < convs_.size(); ++i) {
-    const Part which = static_cast<Part>(i);
-    convs_[i].forward(exec, part(f.projected, which), part(f.qkv, which), sequence, context.state,
-                      saved);
-  }
-  f.inv_norm = exec.empty({tokens, 2 * rule_.heads});
-  const View qk = f.qkv.view().columns(0, qk_width());
-  kernels::l2_norm_forward(exec, l2_norm(), qk, qk, f.inv_norm);
+void DeltaShell::plain_silu(Exec& exec, const Saved& f, int64_t begin, int64_t width) const {
+  if (convs_.some()) return;
+  kernels::activation_forward(exec, kernels::Activation::kSilu,
+                              f.projected.view().columns(begin, width),
+                              f.qkv.view().columns(begin, width));
 }
 
-void DeltaShell::mix_channels_backward(Exec& exec, const MixerContext& context, const Saved& f,
-                                       const Tensor& d_qkv, const Tensor& d,
-                                       SavedStack& saved) const {
-  const int64_t width = qk_width() + widths_[kV];
-  const View d_qk = d_qkv.view().columns(0, qk_width());
-  kernels::l2_norm_backward(exec, l2_norm(), d_qk, f.qkv.view().columns(0, qk_width()), f.inv_norm,
-                            d_qk);
-  if (convs_.empty()) {
-    kernels::activation_backward(exec, kernels::Activation::kSilu,
-                                 f.projected.view().columns(0, width), d_qkv,
-                                 d.view().columns(0, width));
-  }
-  for (size_t i = convs_.size(); i-- > 0;) {
-    const Part which = static_cast<Part>(i);
-    convs_[i].backward(exec, part(f.projected, which), part(d_qkv, which), part(d, which),
-                       context.sequence, context.state, saved);
-  }
+void DeltaShell::to_unit(Exec& exec, const Saved& f, Part which, const Tensor& inv_norm) const {
+  kernels::l2_norm_forward(exec, l2_norm(), part(f.qkv, which), part(f.qkv, which), inv_norm);
+}
+
+void DeltaShell::finish_keys(Exec& exec, ShellConvs::Pass& convs, Saved& f,
+                             SavedStack& saved) const {
+  convs.finish_keys_and_values(exec, saved);
+  plain_silu(exec, f, widths_[kQ], widths_[kK] + widths_[kV]);
+  f.k_inv_norm = exec.empty({f.qkv.shape()[0], rule_.heads});
+  to_unit(exec, f, kK, f.k_inv_norm);
+}
+
+void DeltaShell::finish_queries(Exec& exec, const Tensor& x, ShellConvs::Pass& convs, Saved& f,
+                                SavedStack& saved) const {
+  project_.finish_queries(exec, x, f.projected);
+  convs.start_queries(exec);
+  project_.finish_gate(exec, x, f.projected);
+  convs.finish_queries(exec, saved);
+  plain_silu(exec, f, 0, widths_[kQ]);
+  f.q_inv_norm = exec.empty({f.qkv.shape()[0], rule_.heads});
+  to_unit(exec, f, kQ, f.q_inv_norm);
 }
 
 void DeltaShell::open_gates(Exec& exec, Saved& f) const {
@@ -154,12 +147,15 @@ Tensor DeltaShell::forward(Exec& exec, const Tensor& x, const MixerContext& cont
                            SavedStack& saved) const {
   const Sequence& sequence = context.sequence;
   Saved f;
+  f.x = x;
   f.projected = project_.begin_forward(exec, x, compute_, saved);
+  ShellConvs::Pass convs(convs_, exec, f.projected, context);
+  f.qkv = convs_.some() ? convs.rows() : exec.empty({sequence.tokens(), convs_.width()}, compute_);
   f.gates = project_gates_.forward(exec, x, DType::kF32, saved);
-  mix_channels(exec, context, f, saved);
   open_gates(exec, f);
+  finish_keys(exec, convs, f, saved);
   f.out = recurrence_.forward(exec, inputs(f), sequence, context.part(kRecurrence), saved,
-                              [&] { project_.finish_forward(exec, x, f.projected); });
+                              [&] { finish_queries(exec, x, convs, f, saved); });
   f.inv_rms = exec.empty({sequence.tokens(), rule_.value_heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -178,6 +174,7 @@ Tensor DeltaShell::backward(Exec& exec, const Tensor& dy, const MixerContext& co
   const Tensor d_out = exec.empty(f.out.shape());
   kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate), norm_.value,
                               f.inv_rms, d_out, part(d, kGate), norm_.grad);
+  project_.begin_backward(exec, d, f.x, saved);
   const Tensor d_qkv = exec.empty(f.qkv.shape(), compute_), d_beta = exec.empty(f.beta.shape());
   Tensor d_log_decay;
   DeltaRecurrence::Gradients gradients{
@@ -188,20 +185,32 @@ Tensor DeltaShell::backward(Exec& exec, const Tensor& dy, const MixerContext& co
   }
   recurrence_.backward(exec, inputs(f), sequence, d_out, context.part(kRecurrence), gradients,
                        saved);
+  const auto from_unit = [&](Part which, const Tensor& inv_norm) {
+    kernels::l2_norm_backward(exec, l2_norm(), part(d_qkv, which), part(f.qkv, which), inv_norm,
+                              part(d_qkv, which));
+  };
+  from_unit(kQ, f.q_inv_norm);
+  from_unit(kK, f.k_inv_norm);
+  auto convs = convs_.backward(exec, f.projected, d_qkv, d, context, saved);
   open_gates_backward(exec, f, d_beta, d_log_decay, d_gates);
-  mix_channels_backward(exec, context, f, d_qkv, d, saved);
   const Tensor dx_gates = project_gates_.backward(exec, d_gates, DType::kF32, saved);
+  if (convs) {
+    convs->finish(exec);
+  } else {
+    kernels::activation_backward(exec, kernels::Activation::kSilu,
+                                 f.projected.view().columns(0, convs_.width()), d_qkv,
+                                 d.view().columns(0, convs_.width()));
+  }
   const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
   kernels::add(exec, dx, dx_gates, dx);
   return dx;
 }
 
 double DeltaShell::flops_per_token(int64_t) const {
-  const double conv = 2.0 * ShortConv::kTaps * static_cast<double>(qk_width() + widths_[kV]);
   return 2.0 * static_cast<double>(hidden_) *
              static_cast<double>(project_.out() + project_gates_.out() +
                                  rule_.value_heads * rule_.dv) +
-         (convs_.empty() ? 0.0 : conv) + recurrence_.flops_per_token();
+         convs_.flops_per_token() + recurrence_.flops_per_token();
 }
 
 }  // namespace weft

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <optional>
-
 #include "kernels/head_decay.h"
 #include "kernels/l2_norm.h"
 #include "kernels/norm.h"
 #include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/delta.h"
-#include "layers/short_conv.h"
 
 namespace weft {
 
@@ -43,13 +40,14 @@ class DeltaShell final : public Mixer {
 
  private:
   struct Saved {
-    Tensor projected;        // [tokens, q | k | v | gate]
-    Tensor gates;            // [tokens, b | a] f32
-    Tensor qkv;              // [tokens, q | k | v] as the recurrence reads them
-    Tensor inv_norm;         // [tokens, heads of q | heads of k]
-    Tensor beta, log_decay;  // [tokens, value_heads] f32
-    Tensor out;              // [tokens, value_heads * dv]
-    Tensor inv_rms;          // [tokens, value_heads]
+    Tensor x;                       // the layer's input
+    Tensor projected;               // [tokens, q | k | v | gate]
+    Tensor gates;                   // [tokens, b | a] f32
+    Tensor qkv;                     // [tokens, q | k | v] as the recurrence reads them
+    Tensor q_inv_norm, k_inv_norm;  // [tokens, heads]
+    Tensor beta, log_decay;         // [tokens, value_heads] f32
+    Tensor out;                     // [tokens, value_heads * dv]
+    Tensor inv_rms;                 // [tokens, value_heads]
   };
   enum Part { kQ, kK, kV, kGate };
   View part(const Tensor& rows, Part which) const;  // empty for a gate that is not there
@@ -60,12 +58,15 @@ class DeltaShell final : public Mixer {
   int64_t qk_width() const { return widths_[kQ] + widths_[kK]; }
   DeltaRecurrence::Inputs inputs(const Saved& frame) const;
   kernels::HeadNorm head_norm() const;
-  kernels::L2Norm l2_norm() const { return {.heads = 2 * rule_.heads}; }
+  kernels::L2Norm l2_norm() const { return {.heads = rule_.heads}; }
   kernels::HeadDecay decay_gate(const Saved& frame) const;
 
-  void mix_channels(Exec& exec, const MixerContext& context, Saved& frame, SavedStack& saved) const;
-  void mix_channels_backward(Exec& exec, const MixerContext& context, const Saved& frame,
-                             const Tensor& d_qkv, const Tensor& d, SavedStack& saved) const;
+  // From projections to what the recurrence reads: convolved or silu, and to unit length.
+  void finish_keys(Exec& exec, ShellConvs::Pass& convs, Saved& frame, SavedStack& saved) const;
+  void finish_queries(Exec& exec, const Tensor& x, ShellConvs::Pass& convs, Saved& frame,
+                      SavedStack& saved) const;
+  void to_unit(Exec& exec, const Saved& frame, Part which, const Tensor& inv_norm) const;
+  void plain_silu(Exec& exec, const Saved& frame, int64_t begin, int64_t width) const;
   void open_gates(Exec& exec, Saved& frame) const;
   void open_gates_backward(Exec& exec, const Saved& frame, const Tensor& d_beta,
                            const Tensor& d_log_decay, const Tensor& d) const;
@@ -75,8 +76,8 @@ class DeltaShell final : public Mixer {
   int64_t hidden_;
   int64_t widths_[4];  // of the parts
   Linear project_, project_gates_;
-  std::vector<ShortConv> convs_;  // q, k, v; none: silu alone
-  Parameter* a_log_ = nullptr;    // [value_heads], with decay
+  ShellConvs convs_;            // none: silu alone
+  Parameter* a_log_ = nullptr;  // [value_heads], with decay
   Parameter* dt_bias_ = nullptr;
   DeltaRecurrence recurrence_;
   Parameter& norm_;  // [dv]

@@ -45,7 +45,10 @@ DescentShell::DescentShell(const MixerBuild& build, const DescentRule& rule)
       compute_(build.compute),
       hidden_(build.hidden),
       project_(build, parts_of(rule), build.hidden,
-               {.cut = Linear::Cut::kRows, .apart = rule.output_gate ? 1 : 0}),
+               {.cut = Linear::Cut::kRows,
+                .queries = {0, rule.heads * rule.dk},
+                .gate = {qk_width() + rule.heads * rule.dv,
+                         rule.output_gate ? rule.heads * rule.dv : 0}}),
       project_gates_(build, gates_of(rule), build.hidden, {.cut = Linear::Cut::kRows}),
       biases_(biases_of(build, rule)),
       recurrence_({.heads = rule.heads,
@@ -129,19 +132,28 @@ void DescentShell::descend_backward(Exec& exec, const Saved& f, const Tensor& d_
                    {d.q, d.k, d.v, d.theta, {}}, saved);
 }
 
+Tensor DescentShell::to_unit(Exec& exec, const Saved& f, Part which) const {
+  const Tensor inv_norm = exec.empty({f.qk.shape()[0], rule_.heads});
+  kernels::l2_norm_forward(exec, l2_norm(), part(f.projected, which), part(f.qk, which), inv_norm);
+  return inv_norm;
+}
+
 Tensor DescentShell::forward(Exec& exec, const Tensor& x, const MixerContext& context,
                              SavedStack& saved) const {
   const Sequence& sequence = context.sequence;
   Saved f;
+  f.x = x;
   f.projected = project_.begin_forward(exec, x, compute_, saved);
   open_gates(exec, x, f, saved);
   // Descent feeds what it reads back into what it writes: its keys are not rounded once more.
   f.qk = exec.empty({sequence.tokens(), qk_width()}, delta_ ? compute_ : DType::kF32);
-  f.inv_norm = exec.empty({sequence.tokens(), 2 * rule_.heads});
-  kernels::l2_norm_forward(exec, l2_norm(), f.projected.view().columns(0, qk_width()), f.qk,
-                           f.inv_norm);
-  const auto gates = [&] { project_.finish_forward(exec, x, f.projected); };
-  f.out = descend(exec, f, context, gates, saved);
+  f.k_inv_norm = to_unit(exec, f, kK);
+  const auto queries_and_gate = [&] {
+    project_.finish_queries(exec, x, f.projected);
+    f.q_inv_norm = to_unit(exec, f, kQ);
+    project_.finish_gate(exec, x, f.projected);
+  };
+  f.out = descend(exec, f, context, queries_and_gate, saved);
   f.inv_rms = exec.empty({sequence.tokens(), rule_.heads});
   const Tensor y = exec.empty(f.out.shape(), compute_);
   kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -158,14 +170,17 @@ Tensor DescentShell::backward(Exec& exec, const Tensor& dy, const MixerContext& 
   const Tensor d_out = exec.empty(f.out.shape());
   kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate), norm_.value,
                               f.inv_rms, d_out, part(d, kGate), norm_.grad);
+  project_.begin_backward(exec, d, f.x, saved);
   const Tensor d_gates = exec.empty(f.gates.shape());
   const Tensor d_qk = exec.empty(f.qk.shape());  // f32: most of it cancels along q and k
   descend_backward(exec, f, d_out, context,
                    {part(d_qk, kQ), part(d_qk, kK), part(d, kV), gate(d_gates, 0),
                     gate(d_gates, 1), gate(d_gates, 2)},
                    saved);
-  kernels::l2_norm_backward(exec, l2_norm(), d_qk, f.qk, f.inv_norm,
-                            d.view().columns(0, qk_width()));
+  kernels::l2_norm_backward(exec, l2_norm(), part(d_qk, kQ), part(f.qk, kQ), f.q_inv_norm,
+                            part(d, kQ));
+  kernels::l2_norm_backward(exec, l2_norm(), part(d_qk, kK), part(f.qk, kK), f.k_inv_norm,
+                            part(d, kK));
   if (rule_.rate != 1.0f) kernels::scale(exec, gate(d_gates, 0), rule_.rate, gate(d_gates, 0));
   kernels::activation_backward(exec, kernels::Activation::kSigmoid, f.logits, d_gates, d_gates);
   for (size_t i = 0; i < biases_.size(); ++i) {

@@ -46,11 +46,12 @@ class DescentShell final : public Mixer {
 
  private:
   struct Saved {
+    Tensor x;          // the layer's input
     Tensor projected;  // [tokens, q | k | v | gate]
     Tensor logits;     // [tokens, gates] f32, with their biases
     Tensor gates;      // after the sigmoid
     Tensor qk;         // [tokens, q | k], of unit length; f32 but for the delta rule
-    Tensor inv_norm;   // [tokens, heads of q | heads of k]
+    Tensor q_inv_norm, k_inv_norm;  // [tokens, heads]
     Tensor out;        // [tokens, heads * dv]; f32 with an inner norm
     Tensor inv_rms;    // [tokens, heads]
   };
@@ -69,7 +70,8 @@ class DescentShell final : public Mixer {
                         const MixerContext& context, const MomentumGradients& gradients,
                         SavedStack& saved) const;
   kernels::HeadNorm head_norm() const;
-  kernels::L2Norm l2_norm() const { return {.heads = 2 * rule_.heads}; }
+  kernels::L2Norm l2_norm() const { return {.heads = rule_.heads}; }
+  Tensor to_unit(Exec& exec, const Saved& frame, Part which) const;  // inverse lengths
   void open_gates(Exec& exec, const Tensor& x, Saved& frame, SavedStack& saved) const;
 
   DescentRule rule_;

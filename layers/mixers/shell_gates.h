@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,7 +49,11 @@ class GatesShell final : public Mixer {
         second_(second),
         compute_(build.compute),
         hidden_(build.hidden),
-        project_(build, parts(), build.hidden, {.cut = Linear::Cut::kRows}),
+        project_(build, parts(), build.hidden,
+                 {.cut = Linear::Cut::kRows,
+                  .queries = {0, h_.heads * h_.dk},
+                  .gate = {h_.heads * h_.dk + h_.kv_heads * (h_.dk + h_.dv),
+                           o.output_gate ? h_.heads * h_.dv : 0}}),
         gates_(build, {h_.kv_part("a_proj", h_.dk), h_.kv_part(second.name, second.width)},
                build.hidden, {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
@@ -61,15 +64,16 @@ class GatesShell final : public Mixer {
                              .weight_decay = false,
                              .f32 = true})),
         out_(build, {{"o_proj", build.hidden}}, h_.heads * h_.dv,
-             {.init = output_init(build), .cut = Linear::Cut::kColumns}) {
-    if (o.short_conv) convs_.emplace(build, h_);
-  }
+             {.init = output_init(build), .cut = Linear::Cut::kColumns}),
+        convs_(build, h_, asked(o.short_conv)) {}
 
   Tensor forward(Exec& exec, const Tensor& x, const MixerContext& context,
                  SavedStack& saved) const override {
     Saved f;
-    f.projected = project_.forward(exec, x, compute_, saved);
-    f.qkv = convs_ ? convs_->forward(exec, f.projected, context, saved) : f.projected;
+    f.x = x;
+    f.projected = project_.begin_forward(exec, x, compute_, saved);
+    ShellConvs::Pass convs(convs_, exec, f.projected, context);
+    f.qkv = convs.rows();
     f.raw = gates_.forward(exec, x, DType::kF32, saved);
     f.gates = exec.empty(f.raw.shape());
     kernels::decay_gate_forward(exec, decay_gate(), first(f.raw), first(f.gates));
@@ -78,8 +82,14 @@ class GatesShell final : public Mixer {
     } else {
       kernels::copy(exec, second(f.raw), second(f.gates));
     }
-    f.out =
-        recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved);
+    convs.finish_keys_and_values(exec, saved);
+    f.out = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
+                                [&] {
+                                  project_.finish_queries(exec, x, f.projected);
+                                  convs.start_queries(exec);
+                                  project_.finish_gate(exec, x, f.projected);
+                                  convs.finish_queries(exec, saved);
+                                });
     f.inv_rms = exec.empty({context.sequence.tokens(), h_.heads});
     const Tensor y = exec.empty(f.out.shape(), compute_);
     kernels::head_norm_forward(exec, head_norm(), f.out, part(f.projected, kGate), norm_.value, y,
@@ -96,12 +106,14 @@ class GatesShell final : public Mixer {
     const Tensor d_out = exec.empty(f.out.shape(), compute_);
     kernels::head_norm_backward(exec, head_norm(), d_y, f.out, part(f.projected, kGate),
                                 norm_.value, f.inv_rms, d_out, part(d, kGate), norm_.grad);
+    project_.begin_backward(exec, d, f.x, saved);
     const Tensor d_gates = exec.empty(f.gates.shape());
-    const Tensor d_qkv = convs_ ? exec.empty(f.qkv.shape(), compute_) : d;
+    const Tensor d_qkv = convs_.place_for_dy(exec, d);
     recurrence_.backward(
         exec, inputs(f), context.sequence, d_out, context.part(kRecurrence),
         {part(d_qkv, kQ), part(d_qkv, kK), part(d_qkv, kV), first(d_gates), second(d_gates)},
         saved);
+    auto convs = convs_.backward(exec, f.projected, d_qkv, d, context, saved);
     kernels::decay_gate_backward(exec, decay_gate(), first(f.raw), first(d_gates), first(d_gates));
     if (second_.kind == SecondGate::Kind::kLogDecay) {
       kernels::decay_gate_backward(exec, decay_gate(), second(f.raw), second(d_gates),
@@ -109,7 +121,7 @@ class GatesShell final : public Mixer {
     }
     const Tensor dx_gates =
         gates_.backward(exec, in_type(exec, d_gates, compute_), DType::kF32, saved);
-    if (convs_) convs_->backward(exec, f.projected, d_qkv, d, context, saved);
+    if (convs) convs->finish(exec);
     const Tensor dx = project_.backward(exec, d, DType::kF32, saved);
     kernels::add(exec, dx, dx_gates, dx);
     return dx;
@@ -118,11 +130,12 @@ class GatesShell final : public Mixer {
   double flops_per_token(int64_t) const override {
     return 2.0 * static_cast<double>(hidden_) *
                static_cast<double>(project_.out() + gates_.out() + h_.heads * h_.dv) +
-           (convs_ ? convs_->flops_per_token() : 0.0) + recurrence_.flops_per_token();
+           convs_.flops_per_token() + recurrence_.flops_per_token();
   }
 
  private:
   struct Saved {
+    Tensor x;           // the layer's input
     Tensor projected;   // [tokens, q | k | v | gate]
     Tensor qkv;         // after the convolutions; without any it is `projected`
     Tensor raw, gates;  // [tokens, first | second] f32, before and after
@@ -166,10 +179,10 @@ class GatesShell final : public Mixer {
   DType compute_;
   int64_t hidden_;
   Linear project_, gates_;
-  std::optional<ShellConvs> convs_;
   Recurrence recurrence_;
   Parameter& norm_;  // [dv]
   Linear out_;
+  ShellConvs convs_;
 };
 
 }  // namespace weft

@@ -76,13 +76,6 @@ class AffineRecurrence : public Recurrence<In, Grad, Keep> {
   // Gradients that nobody reads; `hold` keeps their memory.
   virtual Grad scratch_gradients(Exec& exec, const In& in, std::vector<Tensor>& hold) const = 0;
 
-  // The state that leaves when nothing enters, by a whole forward pass.
-  State update_of(Exec& exec, const In& in, const Sequence& sequence) const {
-    Keep dropped;
-    State leaving;
-    this->run(exec, in, sequence, {}, &leaving, dropped);
-    return leaving;
-  }
   static View scratch_like(Exec& exec, ConstView view, std::vector<Tensor>& hold) {
     if (view.data == nullptr) return {};
     hold.push_back(exec.zeros(view.shape, view.dtype));

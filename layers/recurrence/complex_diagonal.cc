@@ -125,20 +125,11 @@ Tensor ComplexDiagonalRecurrence::run(Exec& exec, const ComplexDiagonalInputs& i
                                       const Sequence& sequence, const State& entering,
                                       State* leaving, ComplexDiagonalKept& keep) const {
   const HeadOptions& h = options_.heads;
-  const int64_t tokens = sequence.tokens(), width = h.heads * h.dk, n = sequence.count();
-  const Shape turning{n, h.heads, 2 * h.dk, h.dv};
-  keep.phase = exec.empty({tokens, width});
-  keep.q = exec.empty({tokens, 2 * width}, in.q.dtype);
-  keep.k = exec.empty({tokens, 2 * width}, in.k.dtype);
-  keep.decay = exec.empty({tokens, 2 * width});
-  keep.leaving = exec.empty(turning);
-  kernels::running_phase_forward(exec, sequence.documents, in.phase, keep.phase);
+  turn_keys(exec, in, sequence, keep);
   kernels::turn_forward(exec, h.heads, keep.phase, in.q, keep.q);
-  kernels::turn_forward(exec, h.heads, keep.phase, in.k, keep.k);
-  kernels::turn_forward(exec, h.heads, {}, in.log_decay, keep.decay);
   Tensor before;
-  if (!entering.empty()) before = conjugate(exec, entering[0], turning);
-  const Tensor out = exec.empty({tokens, h.heads * h.dv}, in.v.dtype);
+  if (!entering.empty()) before = conjugate(exec, entering[0], keep.leaving.shape());
+  const Tensor out = exec.empty({sequence.tokens(), h.heads * h.dv}, in.v.dtype);
   const kernels::DiagonalScan rule = scan(in, keep, sequence);
   if (sequence.chunk_states == ChunkStates::kKept)
     keep.chunks = exec.empty({kernels::diagonal_scan_kept(exec, rule)});
@@ -146,9 +137,25 @@ Tensor ComplexDiagonalRecurrence::run(Exec& exec, const ComplexDiagonalInputs& i
                                  wanted(keep.chunks));
   if (leaving != nullptr) {
     const Tensor turns = last_turns(exec, keep.phase, sequence, h.heads, h.dk);
-    *leaving = {to_fixed_frame(exec, turns, keep.leaving, {n, h.heads, 2, h.dk, h.dv})};
+    *leaving = {
+        to_fixed_frame(exec, turns, keep.leaving, {sequence.count(), h.heads, 2, h.dk, h.dv})};
   }
   return out;
+}
+
+void ComplexDiagonalRecurrence::turn_keys(Exec& exec, const ComplexDiagonalInputs& in,
+                                          const Sequence& sequence,
+                                          ComplexDiagonalKept& keep) const {
+  const HeadOptions& h = options_.heads;
+  const int64_t tokens = sequence.tokens(), width = h.heads * h.dk;
+  keep.phase = exec.empty({tokens, width});
+  keep.q = exec.empty({tokens, 2 * width}, in.q.dtype);
+  keep.k = exec.empty({tokens, 2 * width}, in.k.dtype);
+  keep.decay = exec.empty({tokens, 2 * width});
+  keep.leaving = exec.empty({sequence.count(), h.heads, 2 * h.dk, h.dv});
+  kernels::running_phase_forward(exec, sequence.documents, in.phase, keep.phase);
+  kernels::turn_forward(exec, h.heads, keep.phase, in.k, keep.k);
+  kernels::turn_forward(exec, h.heads, {}, in.log_decay, keep.decay);
 }
 
 void ComplexDiagonalRecurrence::run_backward(Exec& exec, const ComplexDiagonalInputs& in,
@@ -191,14 +198,16 @@ Summary ComplexDiagonalRecurrence::summarize(Exec& exec, const ComplexDiagonalIn
                                              const Sequence& sequence) const {
   const HeadOptions& h = options_.heads;
   ComplexDiagonalKept kept;
-  State update;
-  run(exec, in, sequence, {}, &update, kept);
-  const Tensor logs = summed_rows(exec, in.log_decay, sequence, {h.heads, h.heads, h.dk}),
-               factors = last_turns(exec, kept.phase, sequence, h.heads, h.dk);
+  turn_keys(exec, in, sequence, kept);
+  kernels::diagonal_scan_forward(exec, scan(in, kept, sequence), {}, {}, kept.leaving);
+  const Tensor factors = last_turns(exec, kept.phase, sequence, h.heads, h.dk),
+               update = to_fixed_frame(exec, factors, kept.leaving,
+                                       {sequence.count(), h.heads, 2, h.dk, h.dv}),
+               logs = summed_rows(exec, in.log_decay, sequence, {h.heads, h.heads, h.dk});
   for (int64_t i = 0; i < factors.elements(); ++i) {
     factors.data<float>()[i] *= std::exp(logs.data<float>()[i / (2 * h.dk) * h.dk + i % h.dk]);
   }
-  return {{factors}, update};
+  return {{factors}, {update}};
 }
 
 ComplexDiagonalGradients ComplexDiagonalRecurrence::scratch_gradients(

@@ -55,6 +55,9 @@ class ComplexDiagonalRecurrence final
                                              std::vector<Tensor>& hold) const override;
 
  private:
+  // All that is kept but the queries, which get their place.
+  void turn_keys(Exec& exec, const ComplexDiagonalInputs& in, const Sequence& sequence,
+                 ComplexDiagonalKept& keep) const;
   kernels::DiagonalScan scan(const ComplexDiagonalInputs& in, const ComplexDiagonalKept& keep,
                              const Sequence& sequence) const;
 

@@ -66,10 +66,15 @@ Summary DeltaRecurrence::summarize(Exec& exec, const DeltaInputs& in,
     float* matrix = identity.data<float>() + n * o.dk * o.dk;
     for (int64_t i = 0; i < o.dk; ++i) matrix[i * (o.dk + 1)] = 1.0f;
   }
-  DeltaKept dropped;
-  State transition;
-  DeltaRecurrence(square).run(exec, silent, sequence, {identity}, &transition, dropped);
-  return {transition, update_of(exec, in, sequence)};
+  return {DeltaRecurrence(square).pass(exec, silent, sequence, {identity}),
+          pass(exec, in, sequence, {})};
+}
+
+State DeltaRecurrence::pass(Exec& exec, const DeltaInputs& in, const Sequence& sequence,
+                            const State& entering) const {
+  const State leaving = {exec.empty({sequence.count(), options_.heads, options_.dk, options_.dv})};
+  kernels::delta_scan_forward(exec, scan(in, sequence), given(entering), {}, leaving[0]);
+  return leaving;
 }
 
 DeltaGradients DeltaRecurrence::scratch_gradients(Exec& exec, const DeltaInputs& in,

@@ -47,6 +47,9 @@ class DeltaRecurrence final : public AffineRecurrence<DeltaInputs, DeltaGradient
 
  private:
   kernels::DeltaScan scan(const DeltaInputs& in, const Sequence& sequence) const;
+  // What leaves the documents, without queries and outputs.
+  State pass(Exec& exec, const DeltaInputs& in, const Sequence& sequence,
+             const State& entering) const;
 
   Options options_;
 };

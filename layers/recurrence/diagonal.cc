@@ -57,8 +57,9 @@ void DiagonalRecurrence::run_backward(Exec& exec, const DiagonalInputs& in,
 Summary DiagonalRecurrence::summarize(Exec& exec, const DiagonalInputs& in,
                                       const Sequence& sequence) const {
   const HeadOptions& h = options_.heads;
-  return {{summed_rows(exec, in.log_decay, sequence, {h.heads, h.kv_heads, h.dk})},
-          update_of(exec, in, sequence)};
+  const State update = {exec.empty({sequence.count(), h.heads, h.dk, h.dv})};
+  kernels::diagonal_scan_forward(exec, scan(in, sequence), {}, {}, update[0]);
+  return {{summed_rows(exec, in.log_decay, sequence, {h.heads, h.kv_heads, h.dk})}, update};
 }
 
 DiagonalGradients DiagonalRecurrence::scratch_gradients(Exec& exec, const DiagonalInputs& in,

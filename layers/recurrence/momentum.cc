@@ -98,16 +98,24 @@ Summary MomentumRecurrence::summarize(Exec& exec, const MomentumInputs& in,
     float* block = identity[static_cast<size_t>(part)].data<float>() + head * dk * rows;
     for (int64_t i = 0; i < dk; ++i) block[i * rows + part * dk + i] = 1.0f;
   }
-  MomentumKept dropped;
-  State leaving;
-  linear.run(exec, silent, sequence, identity, &leaving, dropped);
+  const State leaving = linear.pass(exec, silent, sequence, identity);
   const Tensor matrix = exec.empty({sequence.count(), options_.heads, rows, rows});
   for (int64_t n = 0; n < heads * parts; ++n) {
     const int64_t part = n % parts, head = n / parts;
     std::copy_n(leaving[static_cast<size_t>(part)].data<float>() + head * dk * rows, dk * rows,
                 matrix.data<float>() + (head * rows + part * dk) * rows);
   }
-  return {{matrix}, update_of(exec, in, sequence)};
+  return {{matrix}, pass(exec, in, sequence, {})};
+}
+
+State MomentumRecurrence::pass(Exec& exec, const MomentumInputs& in, const Sequence& sequence,
+                               const State& entering) const {
+  const State leaving = start(exec, sequence.count());
+  const std::vector<int32_t> before = tokens_before(sequence);
+  kernels::momentum_scan_forward(exec, scan(in, sequence, before),
+                                 states<kernels::MomentumStates>(entering), {},
+                                 states<kernels::MomentumStatesOut>(leaving));
+  return leaving;
 }
 
 MomentumGradients MomentumRecurrence::scratch_gradients(Exec& exec, const MomentumInputs& in,

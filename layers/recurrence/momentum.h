@@ -50,6 +50,9 @@ class MomentumRecurrence final
                                       std::vector<Tensor>& hold) const override;
 
  private:
+  // What leaves the documents, without queries and outputs.
+  State pass(Exec& exec, const MomentumInputs& in, const Sequence& sequence,
+             const State& entering) const;
   kernels::MomentumScan scan(const MomentumInputs& in, const Sequence& sequence,
                              const std::vector<int32_t>& before) const;
   template <class States>

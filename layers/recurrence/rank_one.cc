@@ -69,10 +69,15 @@ Summary RankOneRecurrence::summarize(Exec& exec, const RankOneInputs& in,
     float* matrix = identity.data<float>() + n * o.dk * o.dk;
     for (int64_t i = 0; i < o.dk; ++i) matrix[i * (o.dk + 1)] = 1.0f;
   }
-  RankOneKept dropped;
-  State transition;
-  RankOneRecurrence(square).run(exec, silent, sequence, {identity}, &transition, dropped);
-  return {transition, update_of(exec, in, sequence)};
+  return {RankOneRecurrence(square).pass(exec, silent, sequence, {identity}),
+          pass(exec, in, sequence, {})};
+}
+
+State RankOneRecurrence::pass(Exec& exec, const RankOneInputs& in, const Sequence& sequence,
+                              const State& entering) const {
+  const State leaving = {exec.empty({sequence.count(), options_.heads, options_.dk, options_.dv})};
+  kernels::rank_one_scan_forward(exec, scan(in, sequence), given(entering), {}, leaving[0]);
+  return leaving;
 }
 
 RankOneGradients RankOneRecurrence::scratch_gradients(Exec& exec, const RankOneInputs& in,

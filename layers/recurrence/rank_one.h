@@ -48,6 +48,9 @@ class RankOneRecurrence final
 
  private:
   kernels::RankOneScan scan(const RankOneInputs& in, const Sequence& sequence) const;
+  // What leaves the documents, without queries and outputs.
+  State pass(Exec& exec, const RankOneInputs& in, const Sequence& sequence,
+             const State& entering) const;
 
   Options options_;
 };

@@ -23,41 +23,43 @@ class Recurrence : public SpanAlgebra {
   using Inputs = In;
   using Gradients = Grad;
 
-  // Work of the caller that needs nothing of the recurrence: done while states travel between
-  // sequence ranks.
+  // Work of the caller, done while states travel between sequence ranks. Forward: what summaries do
+  // not depend on, and `run` may: the queries. Backward: what needs no gradient of the recurrence.
   using Meanwhile = std::function<void()>;
 
   // [tokens, heads * dv] in the type of v. `state`, where given, enters as before the tokens and
-  // leaves as after them.
+  // leaves as after them. Queries have their place in `in`, but no numbers before `meanwhile` is done.
   Tensor forward(Exec& exec, const In& in, const Sequence& sequence, State* state,
                  SavedStack& saved, const Meanwhile& meanwhile = {}) const {
-    const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->forward
-                                                                   : nullptr);
+    CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->forward
+                                                             : nullptr);
     if (is_core() && sequence.profile != nullptr) {
       sequence.profile->programs.emplace(this->program());
       sequence.profile->flops += flops_per_token() * static_cast<double>(sequence.tokens());
     }
     Frame f;
     std::optional<Entrance> entrance;
-    const bool ring = exchange() == Exchange::kRing;
+    const bool split = sequence.is_split(), ring = exchange() == Exchange::kRing;
+    SpanMemory::Entry* told =
+        split && sequence.memory != nullptr ? &sequence.memory->next() : nullptr;
+    const bool asks = split && (told == nullptr || !sequence.memory->replays());
     if (state != nullptr) f.entering = std::move(*state);
-    if (sequence.is_split()) {
-      WEFT_CHECK(state == nullptr, "a state cannot enter documents that {} ranks share",
-                 sequence.ranks->size());
-      if (ring) {
-        f.entering = ring_enter(exec, sequence, *this);
-      } else {
-        entrance.emplace(exec, *sequence.ranks,
-                         chains_of(exec, sequence, summarize(exec, in, sequence)),
-                         passing_chains(exec, sequence), sequence.travel);
-      }
+    WEFT_CHECK(!split || state == nullptr, "a state cannot enter documents that {} ranks share",
+               sequence.ranks->size());
+    if (asks && !ring) {
+      entrance.emplace(exec, *sequence.ranks,
+                       chains_of(exec, sequence, summarize(exec, in, sequence)),
+                       passing_chains(exec, sequence), travel_of(sequence, *this));
     }
-    if (meanwhile) meanwhile();
+    if (meanwhile) timer.without(meanwhile);
+    if (asks && ring) f.entering = ring_enter(exec, sequence, *this);
     if (entrance) {
       f.entering = to_documents(exec, sequence, *this, entrance->state(exec, *this, f.known));
     }
+    if (told != nullptr && asks) *told = {f.entering, f.known};
+    if (told != nullptr && !asks) f.entering = told->entering, f.known = told->known;
     State leaving;
-    const bool sends = sequence.is_split() && ring;
+    const bool sends = asks && ring;
     const bool wanted = state != nullptr || sends || sequence.records != nullptr;
     const Tensor out = run(exec, in, sequence, f.entering, wanted ? &leaving : nullptr, f.kept);
     if (sequence.records != nullptr) {
@@ -72,33 +74,35 @@ class Recurrence : public SpanAlgebra {
   }
 
   // `d_state`, where given, enters as the gradient of the leaving state (empty: zero) and leaves as
-  // that of the entering one.
+  // that of the entering one. Gradients of weights that wait (SavedStack::hold) are computed while
+  // the states' travel.
   void backward(Exec& exec, const In& in, const Sequence& sequence, ConstView d_out, State* d_state,
-                const Grad& gradients, SavedStack& saved) const {
-    const CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->backward
-                                                                   : nullptr);
+                const Grad& gradients, SavedStack& saved, const Meanwhile& meanwhile = {}) const {
+    CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->backward
+                                                             : nullptr);
     const Frame f = saved.template pop<Frame>();
     State d_leaving, d_entering;
     std::optional<Departure> departure;
     if (d_state != nullptr) d_leaving = std::move(*d_state);
-    if (sequence.is_split()) {
-      WEFT_CHECK(d_state == nullptr,
-                 "a state's gradient cannot enter documents that {} ranks share",
-                 sequence.ranks->size());
-      if (exchange() == Exchange::kRing) {
-        d_leaving = ring_enter_backward(exec, sequence, *this);
-      } else {
-        saved.hold();
-        departure.emplace(
-            exec, *sequence.ranks,
-            first_documents(exec, sequence,
-                            state_gradient(exec, in, sequence, f.kept, f.entering, d_out)),
-            sequence.travel);
-        saved.run_held(exec);  // gradients of weights above, while the states' travel
-        d_leaving = from_chains(exec, sequence, departure->gradient(exec, *this, f.known));
-      }
+    const bool split = sequence.is_split(), ring = exchange() == Exchange::kRing;
+    WEFT_CHECK(!split || d_state == nullptr,
+               "a state's gradient cannot enter documents that {} ranks share",
+               sequence.ranks->size());
+    if (split) saved.hold();
+    if (split && !ring) {
+      departure.emplace(
+          exec, *sequence.ranks,
+          first_documents(exec, sequence,
+                          state_gradient(exec, in, sequence, f.kept, f.entering, d_out)),
+          travel_of(sequence, *this));
     }
-    const bool sends = sequence.is_split() && exchange() == Exchange::kRing;
+    if (meanwhile) timer.without(meanwhile);
+    if (split) saved.run_held(exec);
+    if (split && ring) d_leaving = ring_enter_backward(exec, sequence, *this);
+    if (departure) {
+      d_leaving = from_chains(exec, sequence, departure->gradient(exec, *this, f.known));
+    }
+    const bool sends = split && ring;
     run_backward(exec, in, sequence, f.kept, f.entering,
                  {d_out, d_leaving, d_state != nullptr || sends ? &d_entering : nullptr},
                  gradients);

@@ -143,8 +143,17 @@ void SlotsRecurrence::run_backward(Exec& exec, const SlotsInputs& in, const Sequ
 Summary SlotsRecurrence::summarize(Exec& exec, const SlotsInputs& in,
                                    const Sequence& sequence) const {
   const HeadOptions& h = options_.heads;
-  return {{summed_rows(exec, in.log_decay, sequence, {h.heads, h.kv_heads, options_.slots})},
-          update_of(exec, in, sequence)};
+  const int64_t tokens = sequence.tokens(), slots = options_.slots, n = sequence.count();
+  SlotsKept keep;
+  keep.write = exec.empty({tokens, h.kv_heads * slots}, in.v.dtype);
+  keep.share = exec.scratch({tokens, h.heads * slots}, in.v.dtype);  // nobody reads it
+  kernels::slot_writes_forward(exec, in.log_decay, keep.write);
+  const Tensor keys = exec.empty({n, h.heads, h.dk, slots}),
+               values = exec.empty({n, h.heads, slots, h.dv});
+  kernels::diagonal_scan_forward(exec, scores(in, keep, sequence), {}, {}, keys);
+  kernels::diagonal_scan_forward(exec, reads(in, keep, sequence), {}, {}, values);
+  return {{summed_rows(exec, in.log_decay, sequence, {h.heads, h.kv_heads, slots})},
+          {transposed(exec, keys), values}};
 }
 
 SlotsGradients SlotsRecurrence::scratch_gradients(Exec& exec, const SlotsInputs& in,

@@ -61,9 +61,11 @@ void TwoSidedRecurrence::run_backward(Exec& exec, const TwoSidedInputs& in,
 Summary TwoSidedRecurrence::summarize(Exec& exec, const TwoSidedInputs& in,
                                       const Sequence& sequence) const {
   const HeadOptions& h = options_.heads;
+  const State update = {exec.empty({sequence.count(), h.heads, h.dk, h.dv})};
+  kernels::diagonal_scan_forward(exec, scan(in, sequence), {}, {}, update[0]);
   return {{summed_rows(exec, in.key_decay, sequence, {h.heads, h.kv_heads, h.dk}),
            summed_rows(exec, in.value_decay, sequence, {h.heads, h.kv_heads, h.dv})},
-          update_of(exec, in, sequence)};
+          update};
 }
 
 TwoSidedGradients TwoSidedRecurrence::scratch_gradients(Exec& exec, const TwoSidedInputs& in,

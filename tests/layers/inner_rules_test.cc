@@ -57,7 +57,7 @@ class InnerRules : public Gradients, public testing::WithParamInterface<std::str
     const MemoryRows memory = rows_of_memories(rig.exec, sequence, index, 1);
     SavedStack saved;
     const Tensor q = copy(q_), k = copy(k_);  // a rule may change them
-    return rule->forward(rig.exec, {input_, memory, q, k, v_}, nullptr, saved);
+    return rule->forward(rig.exec, {input_, memory, q, k, v_}, nullptr, saved, [] {});
   }
   Tensor copy(const Tensor& t) {
     const Tensor to = rig.exec.empty(t.shape());
