@@ -2,7 +2,10 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
+
+#include <fmt/ranges.h>
 
 #include "core/rng.h"
 #include "core/safetensors.h"
@@ -21,6 +24,7 @@ namespace {
 struct BenchStepOptions {
   std::shared_ptr<ConfigArguments> config;
   std::string json, from;
+  std::vector<std::string> versus;  // overrides of what it is measured against
   int steps = 15, warmup = 2, threads = 0;
 };
 
@@ -110,23 +114,40 @@ nlohmann::json memory_by_label(const Ledger& ledger) {
   return by_label;
 }
 
-// What all ranks spent on talking to each other, per step. Bytes are those of all ranks together,
-// seconds those of the first inside calls, waiting for others included.
+// What all ranks spent on talking to each other, per step. Bytes are those of all ranks together;
+// seconds are those inside calls, waiting for others included, and not what travels while a rank
+// computes: what communication costs. Pipe ranks wait for each other too: that is their bubble.
 struct Talk {
-  double share = 0;
+  struct Seconds {
+    double mean = 0, max = 0;  // over the ranks
+  };
+  double share = 0;  // of the first rank's time
   std::map<std::string, int64_t> bytes = {};
+  std::map<std::string, Seconds> seconds = {};
+
+  nlohmann::json milliseconds() const {
+    nlohmann::json out = nlohmann::json::object();
+    for (const auto& [axis, s] : seconds) out[axis] = {{"mean", s.mean * 1e3}, {"max", s.max * 1e3}};
+    return out;
+  }
 };
 
 Talk talk_of(Exec& exec, const Mesh& mesh, int steps, double seconds) {
   Talk talk{.share = mesh.tally().seconds() / seconds};
   std::string mine;  // ranks need not have used the same axes
   for (const auto& [axis, bytes] : mesh.tally().bytes_by_axis()) {
-    mine += fmt::format("{} {}\n", axis, bytes);
+    mine += fmt::format("{} {} {}\n", axis, bytes, mesh.tally().of_axis(axis).seconds / steps);
   }
   for (const std::string& text : gather_texts(exec, mesh.world(), mine)) {
     std::istringstream lines(text);
     std::string axis;
-    for (int64_t bytes = 0; lines >> axis >> bytes;) talk.bytes[axis] += bytes;
+    int64_t bytes = 0;
+    for (double spent = 0; lines >> axis >> bytes >> spent;) {
+      talk.bytes[axis] += bytes;
+      Talk::Seconds& s = talk.seconds[axis];
+      s.mean += spent / mesh.size();
+      s.max = std::max(s.max, spent);
+    }
   }
   for (auto& [axis, bytes] : talk.bytes) bytes /= steps;
   return talk;
@@ -153,6 +174,51 @@ Bubble bubble_of(Exec& exec, const Config& config, const Mesh& mesh, const PipeT
   return {whole > 0 ? 1 - busiest / whole : 0, simulate(plans, shape).bubble};
 }
 
+// Steps of the same model from the same start, one at a time.
+class Stepper {
+ public:
+  Stepper(const BenchStepOptions& o, const Config& config, Runtime& runtime,
+          const RankContext& ranks, const TokenSource& source)
+      : rows_(config.train.global_batch), source_(source), trainer_(config, runtime, ranks.mesh) {
+    if (o.from.empty()) trainer_.initialize();
+    else load_weights(trainer_, o.from + "/weights.safetensors");
+    for (int i = 0; i < o.warmup; ++i) step();
+  }
+  void step() {
+    const auto taken = static_cast<int64_t>(losses_.size());
+    losses_.push_back(trainer_.step(taken, taken * rows_, std::cref(source_)).loss);
+  }
+  Trainer& trainer() { return trainer_; }
+  const std::vector<double>& losses() const { return losses_; }
+
+ private:
+  int64_t rows_;
+  const TokenSource& source_;
+  Trainer trainer_;
+  std::vector<double> losses_;
+};
+
+// The same steps under other settings, in turns A-B-B-A.
+struct Versus {
+  Quartiles ratio;          // their time over ours
+  bool same_losses = true;  // to the last bit
+};
+
+Versus compare(Communicator& world, Stepper& ours, Stepper& theirs, int pairs) {
+  const auto timed = [&](Stepper& stepper) {
+    return [&] {
+      world.barrier();
+      stepper.step();
+    };
+  };
+  Versus versus{.ratio = ratio(pairs, timed(ours), timed(theirs))};
+  const size_t common = std::min(ours.losses().size(), theirs.losses().size());
+  for (size_t i = 0; i < common; ++i) {
+    versus.same_losses = versus.same_losses && ours.losses()[i] == theirs.losses()[i];
+  }
+  return versus;
+}
+
 // What the first rank prints and writes.
 struct StepBench {
   const BenchStepOptions& options;
@@ -165,6 +231,7 @@ struct StepBench {
   std::vector<double> losses;
   int64_t resident_before, resident_peak;
   Bubble bubble;
+  std::optional<Versus> versus;
 
   double tokens() const {
     return static_cast<double>(config.train.global_batch * config.train.sequence);
@@ -184,11 +251,22 @@ struct StepBench {
                  100 * talk.share);
       for (const auto& [axis, bytes] : talk.bytes) fmt::print(" {} {}", axis, format_bytes(bytes));
       fmt::print(" per step, all ranks together\n");
+      fmt::print("exposed, mean and longest of a rank:");
+      for (const auto& [axis, s] : talk.seconds) {
+        fmt::print(" {}{} {:.1f} {:.1f}", axis, axis == "pipe" ? " (its bubble too)" : "", s.mean * 1e3,
+                   s.max * 1e3);
+      }
+      fmt::print(" ms per step\n");
     }
     if (config.parallel.pipe > 1) {
       fmt::print("{}: {:.0f} % bubble measured, {:.0f} % = {} with equal stages\n", config.parallel.schedule,
                  100 * bubble.measured, 100 * bubble.predicted,
                  bubble_formula(pipe_schedule(config.parallel.schedule)));
+    }
+    if (versus) {
+      fmt::print("versus {}: {:.3f} times our time ({:.3f} to {:.3f}, {} pairs), losses {}\n",
+                 fmt::join(options.versus, " "), versus->ratio.median, versus->ratio.q1, versus->ratio.q3,
+                 versus->ratio.repetitions, versus->same_losses ? "the same" : "DIFFERENT");
     }
     if (drift() > kNoisy) {
       fmt::print("noisy: our GEMM ran at {:.0f} GFLOP/s before the steps and at {:.0f} after them, {:.0f} % apart; "
@@ -198,21 +276,31 @@ struct StepBench {
   }
 
   nlohmann::json json() const {
+    nlohmann::json out = common();
+    if (!versus) return out;
+    out["versus"] = {{"overrides", options.versus}, {"ratio", to_json(versus->ratio)},
+                     {"same_losses", versus->same_losses}};
+    return out;
+  }
+
+  nlohmann::json common() const {
     return {{"bench", "step"}, {"step_ms", milliseconds(time)}, {"tokens_per_s", tokens() / time.median},
             {"mfu", gflops / peak()}, {"model_gflops", gflops}, {"peak_gflops_before", peak_before},
             {"peak_gflops_after", peak_after}, {"probe_drift", drift()},
             {"peak_bytes", runtime.ledger().total().peak},
             {"peak_bytes_by_label", memory_by_label(runtime.ledger())},
             {"peak_resident_bytes", resident_peak}, {"resident_bytes_before", resident_before},
-            {"losses", losses}, {"comm_bytes", talk.bytes}, {"comm_share", talk.share},
+            {"losses", losses}, {"comm_bytes", talk.bytes}, {"comm_ms", talk.milliseconds()},
+            {"comm_share", talk.share},
             {"bubble", {{"measured", bubble.measured}, {"formula", bubble.predicted}}},
             {"ranks", layout.world}, {"threads", runtime.exec().threads.size()},
             {"isa", name_of(runtime.exec().isa)}, {"config", resolved(config)}};
   }
 };
 
-int run_on_rank(const BenchStepOptions& o, const Config& config, const RankContext& ranks) {
-  const TokenSource source(config, o.from, o.warmup + o.steps);
+int run_on_rank(const BenchStepOptions& o, const Config& config,
+                const std::optional<Config>& other, const RankContext& ranks) {
+  const TokenSource source(config, o.from, o.warmup + (other ? 3 : 1) * o.steps);
   Runtime runtime(o.threads > 0 ? o.threads : ranks.threads);
   Exec& exec = runtime.exec();
   Communicator& world = ranks.mesh->world();
@@ -222,39 +310,54 @@ int run_on_rank(const BenchStepOptions& o, const Config& config, const RankConte
   };
   const double peak_before = peak();
   const int64_t resident_before = peak_resident_bytes();
-  Trainer trainer(config, runtime, ranks.mesh);
-  if (o.from.empty()) trainer.initialize();
-  else load_weights(trainer, o.from + "/weights.safetensors");
-
-  std::vector<double> losses;
-  int64_t step = 0;
-  const auto one = [&] {
-    losses.push_back(trainer.step(step, step * config.train.global_batch, std::cref(source)).loss);
-    ++step;
-  };
-  for (int i = 0; i < o.warmup; ++i) one();
+  Stepper ours(o, config, runtime, ranks, source);
+  Trainer& trainer = ours.trainer();
   ranks.mesh->tally().reset();
   trainer.reset_pipe_times();
-  const int64_t before = step;
   const auto start = std::chrono::steady_clock::now();
-  const Quartiles time = measure(o.steps, one);
+  const Quartiles time = measure(o.steps, [&] { ours.step(); });
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const Talk talk = talk_of(exec, *ranks.mesh, static_cast<int>(step - before), seconds);
+  const Talk talk = talk_of(exec, *ranks.mesh, o.steps, seconds);
+  const Bubble bubble = bubble_of(exec, config, *ranks.mesh, trainer.pipe_times());
+  const double peak_after = peak();
+  const int64_t resident_peak = peak_resident_bytes();
+  std::optional<Versus> versus;
+  if (other) {
+    Stepper theirs(o, *other, runtime, ranks, source);
+    versus = compare(world, ours, theirs, o.steps);
+  }
   const StepBench bench{o, config, runtime, ranks.mesh->layout(), time,
-                        trainer.flops_per_step() / time.median / 1e9, peak_before, peak(), talk, losses,
-                        resident_before, peak_resident_bytes(),
-                        bubble_of(exec, config, *ranks.mesh, trainer.pipe_times())};
+                        trainer.flops_per_step() / time.median / 1e9, peak_before, peak_after, talk,
+                        ours.losses(), resident_before, resident_peak, bubble, versus};
   if (ranks.mesh->rank() != 0) return 0;
   bench.print();
   if (!o.json.empty()) write_json(o.json, bench.json());
   return 0;
 }
 
-int run(const BenchStepOptions& o) {
-  Config config = o.config->load();
+Config at_constant_rate(Config config) {
   config.optimizer.schedule = "constant";
   config.optimizer.warmup = 0;
-  return on_ranks(config, [&](const RankContext& ranks) { return run_on_rank(o, config, ranks); });
+  return config;
+}
+
+// What both sides of a comparison must have in common: the ranks and their tokens.
+std::string frame_of(const Config& c) {
+  return fmt::format("tensor {} pipe {} sequence {} expert {} expert_tensor {}, batch {} x {}, vocab {}",
+                     c.parallel.tensor, c.parallel.pipe, c.parallel.sequence, c.parallel.expert,
+                     c.parallel.expert_tensor, c.train.global_batch, c.train.sequence, c.model.vocab);
+}
+
+int run(const BenchStepOptions& o) {
+  const Config config = at_constant_rate(o.config->load());
+  std::optional<Config> other;
+  if (!o.versus.empty()) other = at_constant_rate(o.config->load(o.versus));
+  if (other && frame_of(*other) != frame_of(config)) {
+    throw ConfigError("--versus {}: both sides must have the same ranks and tokens; {} against {}",
+                      fmt::join(o.versus, " "), frame_of(config), frame_of(*other));
+  }
+  return on_ranks(config,
+                  [&](const RankContext& ranks) { return run_on_rank(o, config, other, ranks); });
 }
 
 }  // namespace
@@ -267,7 +370,8 @@ void add_bench_step(CLI::App& bench) {
   command->footer("Example: weft bench step configs/tiny.toml train.precision=f32 --json step.json\n"
                   "JSON: step_ms {median, q1, q3, repetitions}, tokens_per_s, mfu (share of our own 1024-cubed "
                   "GEMM, probed before and after), probe_drift (above 0.1: noisy), peak_bytes (accounted), peak_resident_bytes, losses, "
-                  "comm_bytes by axis (per step, all ranks together), comm_share (of the first rank's time, in calls to others), "
+                  "comm_bytes by axis (per step, all ranks together), comm_ms by axis {mean, max over ranks} (per step, inside calls: "
+                  "what is not hidden; pipe: with its bubble), comm_share (of the first rank's time, in calls to others), "
                   "bubble {measured, formula} (idle share of the pipe rank that computes most), ranks. Under mpirun on its ranks.");
   command->add_option("--steps", o->steps, "Measured steps")->check(CLI::PositiveNumber);
   command->add_option("--warmup", o->warmup, "Unmeasured steps before them")->check(CLI::NonNegativeNumber);
@@ -275,6 +379,10 @@ void add_bench_step(CLI::App& bench) {
   command->add_option("--from", o->from,
                       "Folder with weights.safetensors and tokens.safetensors (i32 [steps, global_batch, "
                       "sequence + 1]): takes the steps that another program took from there");
+  command->add_option("--versus", o->versus,
+                      "key=value: measures the same steps with it too, in turns A-B-B-A (--steps pairs); JSON: versus "
+                      "{ratio (their time over ours), same_losses}")
+      ->allow_extra_args(false);
   command->add_option("--json", o->json, "Writes the result to this file");
   command->final_callback([o] {
     if (o->config->explained()) return;

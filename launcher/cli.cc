@@ -128,13 +128,15 @@ bool ConfigArguments::explained() const {
   return true;
 }
 
-Config ConfigArguments::load() const {
+Config ConfigArguments::load(const std::vector<std::string>& more) const {
   if (path_.empty()) {
     throw ConfigError(
         "no config file; name one, for example configs/tiny.toml, or ask for the "
         "meaning of a key with --explain KEY");
   }
-  Config config = load_config(path_, overrides_);
+  std::vector<std::string> overrides = overrides_;
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  Config config = load_config(path_, overrides);
   std::vector<std::string> mixers;
   for (const MixerInfo& mixer : mixer_list()) mixers.push_back(mixer.name);
   check_mixer_names(config, mixers);

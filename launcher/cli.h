@@ -29,7 +29,7 @@ class ConfigArguments {
 
   // The config with the overrides applied: valid, its mixers known, nothing in it that this version
   // would silently ignore.
-  Config load() const;
+  Config load(const std::vector<std::string>& more = {}) const;  // `more` after the overrides
 
   const std::string& path() const { return path_; }
 

@@ -187,14 +187,41 @@ void MpiComm::reduce_block(Exec& exec, View block, ReduceOp op) {
 
 void MpiComm::all_reduce(Exec& exec, View inout, ReduceOp op) {
   check_all_reduce(*this, inout);
-  const int64_t count = inout.shape.elements(), element = size_of(inout.dtype);
-  if (count == 0 || size_ == 1) return;
+  if (inout.empty() || size_ == 1) return;
   if (bytes_of(inout) <= kSmallReduction) {
-    const Tensor all = exec.scratch({size_, count}, inout.dtype);
-    gather_bytes(inout.data, count * element, all.raw());
-    reduce_parts(exec, all, nullptr, inout, op);
-    return;
+    reduce_gathered(exec, inout, op);
+  } else {
+    reduce_shared(exec, inout, op);
   }
+}
+
+void MpiComm::sum(Exec& exec, View inout, SumWay way) {
+  check_all_reduce(*this, inout);
+  if (way == SumWay::kOneExchange) return reduce_gathered(exec, inout, ReduceOp::kSum);
+  if (way == SumWay::kTwoExchanges) return reduce_shared(exec, inout, ReduceOp::kSum);
+  WEFT_CHECK(inout.dtype == DType::kF32, "sum on {}: {} numbers", name_, name_of(inout.dtype));
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, inout.data, static_cast<int>(inout.shape.elements()),
+                          MPI_FLOAT, MPI_SUM, impl_->comm),
+            name_, "MPI_Allreduce");
+}
+
+void MpiComm::sum_scattered(ConstView all, View mine) {
+  check_reduce_scatter(*this, all, mine);
+  WEFT_CHECK(mine.dtype == DType::kF32, "sum on {}: {} numbers", name_, name_of(mine.dtype));
+  check_mpi(MPI_Reduce_scatter_block(all.data, mine.data, static_cast<int>(mine.shape.elements()),
+                                     MPI_FLOAT, MPI_SUM, impl_->comm),
+            name_, "MPI_Reduce_scatter_block");
+}
+
+void MpiComm::reduce_gathered(Exec& exec, View inout, ReduceOp op) {
+  const int64_t count = inout.shape.elements();
+  const Tensor all = exec.scratch({size_, count}, inout.dtype);
+  gather_bytes(inout.data, count * size_of(inout.dtype), all.raw());
+  reduce_parts(exec, all, nullptr, inout, op);
+}
+
+void MpiComm::reduce_shared(Exec& exec, View inout, ReduceOp op) {
+  const int64_t count = inout.shape.elements(), element = size_of(inout.dtype);
   const int64_t block = std::max<int64_t>(1, options_.block / element);
   for (int64_t begin = 0; begin < count; begin += block) {
     const int64_t size = std::min(block, count - begin);

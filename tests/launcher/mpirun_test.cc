@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/support/mpirun_fixture.h"
 
@@ -51,16 +52,70 @@ TEST_F(Mpirun, ExpertsLiveOnTwoRanks) {
 
 TEST_F(Mpirun, StepsAreMeasuredOnTwoRanks) {
   const std::string file = folder / "step.json";
-  const Outcome o = run_ranked(
-      2, {"bench", "step", in_project("configs/tiny.toml"), "parallel.expert=2",
-          "train.micro_batch=2", "--steps", "2", "--warmup", "1", "--threads", "1", "--json", file});
+  const Outcome o =
+      run_ranked(2, {"bench", "step", in_project("configs/tiny.toml"), "parallel.expert=2",
+                     "train.micro_batch=2", "--steps", "2", "--warmup", "1", "--threads", "1",
+                     "--versus", "parallel.overlap=false", "--json", file});
   ASSERT_EQ(o.code, 0) << o.err;
   const json result = json::parse(get_file(file));
   EXPECT_EQ(result["ranks"], 2);
   EXPECT_GT(result["comm_bytes"]["expert"].get<int64_t>(), 0);
   EXPECT_GT(result["comm_bytes"]["data"].get<int64_t>(), 0);
   EXPECT_GT(result["comm_share"].get<double>(), 0);
+  for (const char* axis : {"expert", "data"}) {
+    const json& spent = result["comm_ms"][axis];
+    EXPECT_GT(spent["mean"].get<double>(), 0) << axis;
+    EXPECT_GE(spent["max"].get<double>(), spent["mean"].get<double>()) << axis;
+    EXPECT_LE(spent["max"].get<double>(), 2 * spent["mean"].get<double>() * (1 + 1e-9))
+        << "two ranks";
+    EXPECT_LT(spent["mean"].get<double>(), result["step_ms"]["q3"].get<double>() * 3) << axis;
+  }
   EXPECT_NE(o.out.find("per step, all ranks together"), std::string::npos) << o.out;
+  EXPECT_EQ(result["versus"]["same_losses"], true);
+  EXPECT_EQ(result["versus"]["ratio"]["repetitions"], 2);
+  EXPECT_GT(result["versus"]["ratio"]["median"].get<double>(), 0);
+}
+
+TEST_F(Mpirun, StepsAreComparedWithStepsOfTheSameRanksAlone) {
+  const Outcome o = run_weft({"bench", "step", in_project("configs/tiny.toml"), "--versus",
+                              "parallel.tensor=2", "--steps", "1"});
+  EXPECT_EQ(o.code, 2);
+  EXPECT_NE(o.err.find("same ranks and tokens"), std::string::npos) << o.err;
+}
+
+TEST_F(Mpirun, CollectivesAreMeasuredOverEachAxis) {
+  const std::string file = folder / "comm.json";
+  const std::vector<std::string> quick = {"--largest", "65536",  "--repetitions",
+                                          "2",         "--json", file};
+  const auto bench = [&](int ranks, std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "comm"});
+    more.insert(more.end(), quick.begin(), quick.end());
+    return run_ranked(ranks, more);
+  };
+  const Outcome o = bench(2, {"parallel.tensor=2", "parallel.expert=2"});
+  ASSERT_EQ(o.code, 0) << o.err;
+  const json result = json::parse(get_file(file));
+  std::set<std::string> axes;
+  for (const auto& [name, axis] : result["axes"].items()) {
+    axes.insert(name);
+    EXPECT_EQ(axis["ranks"], 2);
+    EXPECT_EQ(axis["sizes"].size(), 3u) << "1, 8 and 64 KiB";
+  }
+  EXPECT_EQ(axes, (std::set<std::string>{"tensor", "expert"}));
+  // Ours beside MPI's own, and both ways of an all_reduce on both sides of where one becomes the
+  // other.
+  for (const json& size : result["axes"]["tensor"]["sizes"]) {
+    for (const char* call : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "ring"}) {
+      EXPECT_GT(size[call]["median"].get<double>(), 0) << call;
+    }
+    for (const char* way : {"mpi_all_reduce", "mpi_reduce_scatter", "two_exchanges"}) {
+      EXPECT_GT(size["over_ours"][way]["median"].get<double>(), 0) << way;
+    }
+  }
+  EXPECT_EQ(bench(2, {"parallel.tensor=3"}).code, 2);
+  EXPECT_EQ(bench(2, {"train.steps=3"}).code, 2) << "without a config, degrees alone";
+  EXPECT_EQ(bench(2, {in_project("configs/tiny.toml"), "parallel.sequence=2"}).code, 0);
+  EXPECT_TRUE(json::parse(get_file(file))["axes"].contains("sequence"));
 }
 
 // Sums and weights of data ranks, rows of experts beside a shared one, sums of tensor ranks. A
