@@ -17,18 +17,21 @@ constexpr int64_t kBuffer = 1 << 20;
 
 }  // namespace
 
-void sync_folder_of(const std::string& path) {
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) throw Error("cannot open folder {}: {}", folder.string(), std::strerror(errno));
-  const int failed = fsync(fd);
+void sync_path(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = fd >= 0 && fsync(fd) == 0;
   const int why = errno;
-  close(fd);
-  // Some file systems cannot sync folders and say so; there the rename is as durable as it gets.
-  if (failed != 0 && why != EINVAL) {
-    throw Error("cannot sync folder {}: {}", folder.string(), std::strerror(why));
+  if (fd >= 0) close(fd);
+  // Some file systems cannot sync folders and say so; there a rename is as durable as it gets.
+  const bool cannot = why == EINVAL && std::filesystem::is_directory(path);
+  if (!synced && !cannot) {
+    throw Error("{}: cannot be synced to the disk: {}", path, std::strerror(why));
   }
+}
+
+void sync_folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  sync_path(folder.empty() ? "." : folder.string());
 }
 
 NewFile::NewFile(std::string path) : path_(std::move(path)) {

@@ -5,6 +5,9 @@
 
 namespace weft {
 
+// The bytes of a file, or the names in a folder, are on the disk afterwards. Error where they cannot.
+void sync_path(const std::string& path);
+
 // A file that appears under its name complete or not at all: written beside it, synced to the disk,
 // then renamed over. Left unfinished (an exception on the way), it removes what it wrote.
 class NewFile {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/error.h"
-#include "parallel/checkpoint_folder.h"
+#include "parallel/save_drill.h"
 
 namespace weft {
 

@@ -7,32 +7,24 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
+#include <charconv>
 #include <filesystem>
 #include <map>
-#include <thread>
+#include <optional>
 
 #include "core/hash.h"
 #include "core/hdf5.h"
 #include "core/new_file.h"
+#include "parallel/save_drill.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view kPublished = "step-", kWriting = ".writing-", kRemoving = ".removing-",
-                           kDamaged = "damaged-";
+constexpr std::string_view kStep = "step-", kWriting = ".writing-", kReplaced = ".replaced-",
+                           kRemoving = ".removing-", kDamaged = "damaged-";
 
-std::string step_name(int64_t step) { return fmt::format("step-{:09}", step); }
-fs::path parent_of(const std::string& path) {
-  const fs::path parent = fs::absolute(path).lexically_normal().parent_path();
-  return parent.empty() ? "/" : parent;
-}
+std::string step_name(int64_t step) { return fmt::format("{}{:09}", kStep, step); }
 
 std::string size_text(int64_t bytes) {
   const double x = static_cast<double>(bytes);
@@ -40,22 +32,56 @@ std::string size_text(int64_t bytes) {
   return fmt::format("{:.1f} MiB", x / (1 << 20));
 }
 
-std::vector<fs::path> entries(const std::string& folder, std::string_view prefix) {
-  std::vector<fs::path> found;
-  std::error_code missing;
-  for (const auto& entry : fs::directory_iterator(folder, missing)) {
-    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    names.push_back(entry->path().filename().string());
   }
-  std::sort(found.begin(), found.end());
+  const bool none =
+      failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
+  if (failure && !none) {
+    throw Error("{}: cannot be read: {}", folder, failure.message());
+  }
+  return names;
+}
+
+// The step of a name that consists of `prefix` and a step's name, and of nothing else.
+std::optional<int64_t> step_in(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  int64_t step = -1;
+  if (!name.starts_with(kStep)) return std::nullopt;
+  std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
+  if (step < 0 || name != step_name(step)) return std::nullopt;
+  return step;
+}
+
+using Steps = std::map<int64_t, std::string>;  // paths by step
+Steps steps_with(const std::string& folder, std::string_view prefix) {
+  Steps found;
+  for (const std::string& name : names_in(folder)) {
+    if (const auto step = step_in(name, prefix)) found[*step] = folder + "/" + name;
+  }
   return found;
 }
 
-// First out of sight, then off the disk: half of a checkpoint never carries a step's name.
-void remove_checkpoint(const fs::path& path) {
-  const fs::path hidden = path.parent_path() / (std::string(kRemoving) + path.filename().string());
-  fs::remove_all(hidden);
-  fs::rename(path, hidden);
-  fs::remove_all(hidden);
+Steps published_steps(const std::string& folder) {
+  Steps steps = steps_with(folder, "");
+  for (const auto& [step, path] : steps_with(folder, kReplaced)) steps.emplace(step, path);
+  return steps;
+}
+
+void remove_unfinished(const std::string& folder) {
+  std::error_code ignored;
+  for (const std::string_view left : {kWriting, kRemoving}) {
+    for (const auto& [step, path] : steps_with(folder, left)) fs::remove_all(path, ignored);
+  }
+  const Steps published = steps_with(folder, "");
+  for (const auto& [step, path] : steps_with(folder, kReplaced)) {
+    if (published.contains(step)) fs::remove_all(path, ignored);
+  }
 }
 
 void write_index(const std::string& folder, Manifest& manifest) {
@@ -77,19 +103,58 @@ void write_manifest(const std::string& folder, const Manifest& manifest) {
   const std::string text = to_json(manifest);
   NewFile file(folder + "/" + kManifestName);
   file.write(text.data(), static_cast<int64_t>(text.size()));
-  file.finish();
-  sync_path(folder);
+  file.finish();  // with the names of all files in the folder
 }
 
-// One rename. A run that came this far before, and started again from an older checkpoint, has one
-// of this name: the two change places, so that at every moment one of them carries it.
-void rename_into_place(const std::string& beside, const std::string& target) {
+// One rename. Where there is one of this step already, the two change places, so that at every
+// moment one of them carries the name. Returns where the other one is now; empty when there is none.
+std::string rename_into_place(const std::string& folder, int64_t step) {
+  const std::string beside = writing_path(folder, step), target = checkpoint_path(folder, step);
   if (renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(beside);
-    return;
+    return beside;
   }
-  if (fs::exists(target)) remove_checkpoint(target);  // a file system without that call
+  std::string replaced;
+  if (fs::exists(target)) {  // a file system without that call
+    replaced = folder + "/" + std::string(kReplaced) + step_name(step);
+    fs::remove_all(replaced);
+    fs::rename(target, replaced);
+    save_drill(0, step, SaveMoment::kReplacing);
+  }
   fs::rename(beside, target);
+  return replaced;
+}
+
+// First they lose their names, then their files.
+void prune(const std::string& folder, int64_t newest, int64_t keep) {
+  Steps steps = published_steps(folder);
+  steps.erase(steps.upper_bound(newest), steps.end());
+  std::vector<std::string> hidden;
+  for (; keep > 0 && std::ssize(steps) > keep; steps.erase(steps.begin())) {
+    hidden.push_back(folder + "/" + std::string(kRemoving) + step_name(steps.begin()->first));
+    fs::remove_all(hidden.back());
+    fs::rename(steps.begin()->second, hidden.back());
+  }
+  if (!hidden.empty()) sync_path(folder);
+  for (const std::string& path : hidden) {
+    fs::remove_all(path);
+    save_drill(0, newest, SaveMoment::kPruning);
+  }
+}
+
+// A new folder, with all those above it that are new. What was made before by others need not be on
+// the disk yet, so all of them are synced that we may open.
+void make_folder(const std::string& folder) {
+  std::error_code failure;
+  const bool made = fs::create_directories(folder, failure);
+  if (failure) {
+    throw Error("{}: cannot make the folder of checkpoints: {}", folder, failure.message());
+  }
+  if (!made) return;
+  fs::path above = fs::absolute(folder).lexically_normal();
+  do {
+    above = above.parent_path();
+    if (access(above.c_str(), R_OK) == 0) sync_path(above.string());
+  } while (above.has_relative_path());
 }
 
 }  // namespace
@@ -104,34 +169,9 @@ std::string writing_path(const std::string& folder, int64_t step) {
 
 std::string rank_file(int rank) { return fmt::format("rank-{:05}.h5", rank); }
 
-std::string_view name_of(SaveMoment moment) {
-  static constexpr std::array<std::string_view, static_cast<size_t>(SaveMoment::kCount)> kNames = {
-      "begun", "written", "synced", "indexed", "described", "renamed", "published", "pruning"};
-  return kNames[static_cast<size_t>(moment)];
-}
-
-void dawdle(const std::function<void()>& progress) {
-  const char* const until = std::getenv("WEFT_FAIL_UNTIL");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  while (until != nullptr ? !fs::exists(until) : std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    if (progress) progress();
-  }
-}
-
-void save_drill(int rank, int64_t step, SaveMoment moment,
-                const std::function<void()>& progress) {
-  const char* at = std::getenv("WEFT_FAIL_AT");
-  if (at == nullptr) return;
-  const std::string here = fmt::format("{}:{}:{}", rank, step, name_of(moment));
-  if (here == at) std::raise(SIGKILL);
-  if (here + ":fails" == at) throw Error("a drill: WEFT_FAIL_AT={}", at);
-  if (here + ":slow" == at) dawdle(progress);
-}
-
 std::vector<std::string> published_checkpoints(const std::string& folder) {
   std::vector<std::string> paths;
-  for (const fs::path& path : entries(folder, kPublished)) paths.push_back(path.string());
+  for (const auto& [step, path] : published_steps(folder)) paths.push_back(path);
   return paths;
 }
 
@@ -144,20 +184,14 @@ int64_t room_for(const std::string& folder) {
 }
 
 std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes) {
-  std::error_code failure;
-  const bool made = fs::create_directories(folder, failure);
-  if (failure) {
-    throw Error("{}: cannot make the folder of checkpoints: {}", folder, failure.message());
-  }
-  if (made) sync_path(parent_of(folder).string());
-  for (const std::string_view left : {kWriting, kRemoving}) {
-    for (const fs::path& path : entries(folder, left)) fs::remove_all(path, failure);
-  }
+  make_folder(folder);
+  remove_unfinished(folder);
   if (const int64_t room = room_for(folder); room < bytes + kCheckpointExtra) {
     throw Error("{}: a checkpoint takes {}, the disk has {} left; nothing was changed", folder,
                 size_text(bytes + kCheckpointExtra), size_text(room));
   }
   const std::string beside = writing_path(folder, step);
+  std::error_code failure;
   fs::create_directory(beside, failure);
   if (failure) throw Error("{}: cannot be written: {}", folder, failure.message());
   save_drill(0, step, SaveMoment::kBegun);
@@ -171,29 +205,23 @@ void abandon_writing(const std::string& folder, int64_t step) {
 
 std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep) {
   const std::string beside = writing_path(folder, manifest.step);
-  const std::string target = checkpoint_path(folder, manifest.step);
   write_index(beside, manifest);
   save_drill(0, manifest.step, SaveMoment::kIndexed);
   write_manifest(beside, manifest);
   save_drill(0, manifest.step, SaveMoment::kDescribed);
-  rename_into_place(beside, target);
+  const std::string replaced = rename_into_place(folder, manifest.step);
   save_drill(0, manifest.step, SaveMoment::kRenamed);
   sync_path(folder);
   save_drill(0, manifest.step, SaveMoment::kPublished);
-  std::vector<std::string> older = published_checkpoints(folder);
-  std::erase_if(older, [&](const std::string& path) { return fs::path(path) > fs::path(target); });
-  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < older.size(); ++i) {
-    remove_checkpoint(older[i]);
-    save_drill(0, manifest.step, SaveMoment::kPruning);
-  }
-  return target;
+  if (!replaced.empty()) fs::remove_all(replaced);
+  prune(folder, manifest.step, keep);
+  return checkpoint_path(folder, manifest.step);
 }
 
 void set_aside_after(const std::string& folder, int64_t step) {
-  for (const std::string& path : published_checkpoints(folder)) {
-    if (fs::path(path) <= fs::path(checkpoint_path(folder, step))) continue;
-    const fs::path aside =
-        fs::path(folder) / (std::string(kDamaged) + fs::path(path).filename().string());
+  for (const auto& [later, path] : published_steps(folder)) {
+    if (later <= step) continue;
+    const std::string aside = folder + "/" + std::string(kDamaged) + step_name(later);
     fs::remove_all(aside);
     fs::rename(path, aside);
   }
@@ -207,14 +235,6 @@ std::string set_aside_all(const std::string& folder) {
     fs::rename(folder, aside);
     return aside;
   }
-}
-
-void sync_path(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = fd >= 0 && fsync(fd) == 0;
-  const int failure = errno;
-  if (fd >= 0) close(fd);
-  if (!synced) throw Error("{}: cannot be synced to the disk: {}", path, std::strerror(failure));
 }
 
 Manifest::File describe_file(const std::string& folder, const std::string& name,

@@ -12,11 +12,15 @@
 //
 //   step-000000500            published: complete, on the disk, checked
 //   .writing-step-000001000   being written; never looked into
+//   .replaced-step-000000500  the one before of the same step: a checkpoint while there is no other
+//                             of that step; only where names cannot be exchanged
 //   .removing-step-000000100  no longer a checkpoint, about to vanish
 //   damaged-step-000000900    found damaged at a resume and set aside
 //
-// What carries a step's name is whole from the moment it does: files are synced before the manifest
-// that names them is written, the manifest before the one rename that publishes all of it.
+// What carries a step's name is whole from the moment it does until it does no longer, also when the
+// power goes: files are synced before the manifest that names them is written, the manifest before
+// the rename that publishes all of it; a checkpoint loses its name, and that is synced, before it
+// loses a file. Other names, such as step-000000500-keep, are the user's.
 namespace weft {
 
 inline constexpr const char* kManifestName = "manifest.json";
@@ -29,28 +33,7 @@ std::string checkpoint_path(const std::string& folder, int64_t step);
 std::string writing_path(const std::string& folder, int64_t step);
 std::string rank_file(int rank);  // "rank-00003.h5"
 
-// The moments of a save between which a machine may lose power. Drills:
-// WEFT_FAIL_AT=RANK:STEP:MOMENT ends the process there without a word, RANK:STEP:MOMENT:fails
-// throws an Error, RANK:STEP:written:slow writes on slowly, as `dawdle` does.
-enum class SaveMoment : uint8_t {
-  kBegun,
-  kWritten,
-  kSynced,
-  kIndexed,
-  kDescribed,
-  kRenamed,
-  kPublished,
-  kPruning,
-  kCount,
-};
-std::string_view name_of(SaveMoment moment);
-void save_drill(int rank, int64_t step, SaveMoment moment,
-                const std::function<void()>& progress = {});
-// Calls `progress` again and again until the file that WEFT_FAIL_UNTIL names is there, or for five
-// seconds when it names none.
-void dawdle(const std::function<void()>& progress);
-
-// Published checkpoints, oldest first.
+// Published checkpoints, oldest first. Error when the folder is there and cannot be read.
 std::vector<std::string> published_checkpoints(const std::string& folder);
 
 // Bytes that the disk of a folder (or of the nearest folder above that exists) has left for us.
@@ -71,7 +54,6 @@ void set_aside_after(const std::string& folder, int64_t step);
 // empty when there were none.
 std::string set_aside_all(const std::string& folder);
 
-void sync_path(const std::string& path);
 // Size and hash of a file, which is read once, from front to back: `use` gets its blocks.
 Manifest::File describe_file(const std::string& folder, const std::string& name,
                              const UseBlock& use = {});

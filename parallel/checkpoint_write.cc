@@ -10,6 +10,7 @@
 #include "parallel/checkpoint_folder.h"
 #include "parallel/checkpoint_parts.h"
 #include "parallel/part_file.h"
+#include "parallel/save_drill.h"
 
 namespace weft {
 namespace {

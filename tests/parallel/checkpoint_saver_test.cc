@@ -1,13 +1,11 @@
-// Saving in the background, failures of it, and power lost at any moment.
+// Saving in the background, and failures of it. When the power goes: power_loss_test.cc.
 #include "parallel/checkpoint_saver.h"
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "parallel/checkpoint_folder.h"
 #include "parallel/thread_comm.h"
-#include "tests/support/rig.h"
+#include "tests/parallel/small_checkpoints.h"
 #include "tests/support/drill.h"
 #include "tests/support/scratch_folder.h"
 
@@ -15,28 +13,6 @@ namespace weft::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Rows 4 rank to 4 rank + 4 of a tensor [4 ranks, 5], all of one value.
-SavedTensor rows_of(Exec& exec, int rank, int ranks, float value) {
-  const Tensor local = exec.empty({4, 5});
-  std::fill_n(local.data<float>(), local.elements(), value);
-  return {"parameters/w", {4 * ranks, 5}, {{{4 * rank, 0}, {4, 5}}}, local};
-}
-
-// The one value of a checkpoint of such a tensor; NaN when there are several.
-float value_in(const FoundCheckpoint& found) {
-  Rig rig;
-  const Shape global = found.manifest.pieces.at(0).global;
-  const Tensor all = rig.exec.zeros(global);
-  load_tensors(found, {{"parameters/w", global, {{{0, 0}, global}}, all}});
-  const float* x = all.data<float>();
-  const bool same = std::all_of(x, x + all.elements(), [&](float y) { return y == *x; });
-  return same ? *x : std::numeric_limits<float>::quiet_NaN();
-}
-
-FoundCheckpoint newest(const std::string& folder) {
-  return newest_checkpoint(folder, [](const std::string&) {}).value();
-}
 
 TEST(CheckpointSaver, SavesWhatWasThereWhenItBegan) {
   const ScratchFolder folder;
@@ -175,75 +151,6 @@ TEST(LoadNewest, GoesBackToAWholeCheckpointOnAllRanks) {
   run_ranks(2, [&](ThreadComm& world, Exec& exec) { EXPECT_THROW(load(world, exec), Error); });
 }
 
-// What a disk may have forgotten when the power goes at a moment of saving step 2: everything that
-// was not synced by then.
-void lose_power(const std::string& folder, SaveMoment moment) {
-  const std::string beside = writing_path(folder, 2);
-  switch (moment) {
-    case SaveMoment::kBegun:
-      fs::remove_all(beside);
-      break;
-    case SaveMoment::kWritten:
-      fs::resize_file(beside + "/rank-00001.h5", 700);
-      break;
-    case SaveMoment::kSynced:
-      fs::remove(beside + "/rank-00001.h5");
-      break;  // its name was not
-    case SaveMoment::kIndexed:
-      fs::remove(beside + "/index.h5");
-      break;
-    case SaveMoment::kDescribed:
-      fs::remove_all(beside);
-      break;
-    case SaveMoment::kRenamed:
-      fs::rename(checkpoint_path(folder, 2), beside);
-      break;
-    case SaveMoment::kPruning:  // the files went, their folder is back
-      fs::create_directory(checkpoint_path(folder, 1));
-      break;
-    default:
-      break;
-  }
-}
-
-TEST(CheckpointSaver, LosingPowerAtAnyMomentLeavesAWholeCheckpoint) {
-  for (int m = 0; m < static_cast<int>(SaveMoment::kCount); ++m) {
-    for (const bool forgetful : {false, true}) {
-      const auto moment = static_cast<SaveMoment>(m);
-      SCOPED_TRACE(fmt::format("{}{}", name_of(moment), forgetful ? ", unsynced lost" : ""));
-      const ScratchFolder folder;
-      const auto save = [&](int64_t step) {
-        run_ranks(2, [&](ThreadComm& world, Exec& exec) {
-          save_checkpoint(exec, world, folder / "c", {.step = step},
-                          {rows_of(exec, world.rank(), 2, static_cast<float>(step))}, 1);
-        });
-      };
-      save(1);
-      const bool by_every_rank = moment == SaveMoment::kWritten || moment == SaveMoment::kSynced;
-      const pid_t child = fork();
-      if (child == 0) {
-        const Drill drill(fmt::format("{}:2:{}", by_every_rank ? 1 : 0, name_of(moment)));
-        save(2);
-        _exit(0);
-      }
-      int status = 0;
-      waitpid(child, &status, 0);
-      ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-      if (forgetful) lose_power(folder / "c", moment);
-      const FoundCheckpoint found = newest(folder / "c");
-      verify_completely(found.path);
-      EXPECT_EQ(value_in(found), static_cast<float>(found.manifest.step));
-      const bool may_be_old = moment < SaveMoment::kPublished;
-      EXPECT_GE(found.manifest.step, may_be_old ? 1 : 2);
-      save(3);
-      EXPECT_EQ(newest(folder / "c").manifest.step, 3);
-      for (const auto& entry : fs::directory_iterator(folder / "c")) {
-        EXPECT_EQ(entry.path().filename(), "step-000000003");
-      }
-    }
-  }
-}
-
 // The newest may not be pruned in favour of one that carries a later step and is damaged.
 TEST(CheckpointFolder, SetsAsideWhatCannotBeUsed) {
   const ScratchFolder folder;
@@ -263,6 +170,31 @@ TEST(CheckpointFolder, SetsAsideWhatCannotBeUsed) {
   EXPECT_EQ(set_aside_all(folder / "c"), folder / "c.1");
   EXPECT_EQ(newest(folder / "c.1").manifest.step, 6);
   EXPECT_EQ(set_aside_all(folder / "c"), "");
+}
+
+// Who copies a checkpoint into the folder, or writes a note there, must find both as they were.
+TEST(CheckpointFolder, KnowsItsOwnNamesAlone) {
+  const ScratchFolder folder;
+  Rig rig;
+  const auto save = [&](int64_t step) {
+    save_checkpoint(folder / "c", {.step = step}, {rows_of(rig.exec, 0, 1, 1)}, 1);
+  };
+  save(500);
+  const std::vector<std::string> others = {
+      "step-000000500-keep", "step-600",       "step-",           "step-000000700.bak",
+      "step-+00000700",      ".writing-notes", ".removing-step-1"};
+  for (const std::string& name : others) {
+    fs::copy(checkpoint_path(folder / "c", 500), folder / ("c/" + name));
+  }
+  EXPECT_EQ(published_checkpoints(folder / "c"), std::vector{checkpoint_path(folder / "c", 500)});
+  save(1234567890);
+  save(2000000000);  // ten digits, as many as it takes
+  EXPECT_EQ(newest(folder / "c").manifest.step, 2000000000);
+  set_aside_after(folder / "c", 0);
+  EXPECT_TRUE(published_checkpoints(folder / "c").empty());
+  for (const std::string& name : others) {
+    EXPECT_TRUE(fs::exists(folder / ("c/" + name + "/manifest.json"))) << name;
+  }
 }
 
 }  // namespace
