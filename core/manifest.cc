@@ -1,6 +1,8 @@
 #include "core/manifest.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -111,33 +113,62 @@ bool inside(const Slice& slice, const Shape& global) {
   return true;
 }
 
-bool overlap(const Slice& a, const Slice& b) {
-  for (int i = 0; i < a.offset.dims(); ++i) {
-    if (a.offset[i] + a.extent[i] <= b.offset[i] || b.offset[i] + b.extent[i] <= a.offset[i])
-      return false;
+// Corners of boxes, each with the number of boxes that begin there less those that end there, so to
+// speak: a corner counts +1 or -1 by the parity of the sides on which it lies at the upper end.
+class Corners {
+ public:
+  void add(const Slice& box, int sign) {
+    const int dims = box.offset.dims();
+    for (unsigned upper = 0; upper < 1u << dims; ++upper) {
+      Corner corner{};
+      for (int d = 0; d < dims; ++d) {
+        const bool end = (upper >> d & 1u) != 0;
+        corner[static_cast<size_t>(d)] = box.offset[d] + (end ? box.extent[d] : 0);
+      }
+      all_.emplace_back(corner, std::popcount(upper) % 2 == 0 ? sign : -sign);
+    }
   }
-  return a.extent.elements() > 0 && b.extent.elements() > 0;
-}
 
-// Boxes inside, of one global shape per tensor, covering it once: no overlap and as many elements.
+  bool cancel() {
+    std::sort(all_.begin(), all_.end());
+    for (size_t i = 0; i < all_.size();) {
+      int sum = 0;
+      const Corner& here = all_[i].first;
+      for (; i < all_.size() && all_[i].first == here; ++i) sum += all_[i].second;
+      if (sum != 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  using Corner = std::array<int64_t, Shape::kMaxDims>;
+  std::vector<std::pair<Corner, int>> all_;
+};
+
+// Boxes inside, of one global shape per tensor, covering it once. How often boxes cover a point is a
+// function that jumps at corners alone, by what they count: it is one everywhere inside exactly when
+// the corners of all boxes are those of the tensor.
 void check_cover(const Manifest& m, const std::string& path) {
   std::map<std::string, std::vector<const Manifest::Piece*>> by_tensor;
   for (const Manifest::Piece& piece : m.pieces) by_tensor[piece.tensor].push_back(&piece);
   for (const auto& [name, pieces] : by_tensor) {
+    const Shape& global = pieces[0]->global;
     if (pieces.size() > kPieces) refuse(path, name + " has too many slices");
-    if (!countable(pieces[0]->global)) refuse(path, name + " is too large");
+    if (!countable(global)) refuse(path, name + " is too large");
     int64_t covered = 0;
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      if (!(pieces[i]->global == pieces[0]->global)) refuse(path, name + " has two shapes");
-      if (!inside(pieces[i]->slice, pieces[i]->global))
-        refuse(path, name + " has a slice outside of it");
-      covered += pieces[i]->slice.extent.elements();
-      for (size_t j = 0; j < i; ++j) {
-        if (overlap(pieces[i]->slice, pieces[j]->slice))
-          refuse(path, name + " has overlapping slices");
-      }
+    Corners corners;
+    for (const Manifest::Piece* piece : pieces) {
+      if (!(piece->global == global)) refuse(path, name + " has two shapes");
+      if (!inside(piece->slice, global)) refuse(path, name + " has a slice outside of it");
+      covered += piece->slice.extent.elements();
+      if (covered > global.elements()) refuse(path, name + " has overlapping slices");
+      corners.add(piece->slice, 1);
     }
-    if (covered != pieces[0]->global.elements()) refuse(path, name + " is not complete");
+    if (covered < global.elements()) refuse(path, name + " is not complete");
+    Shape origin;
+    for (int d = 0; d < global.dims(); ++d) origin.append(0);
+    corners.add({origin, global}, -1);
+    if (!corners.cancel()) refuse(path, name + " has overlapping slices");
   }
 }
 

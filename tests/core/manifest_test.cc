@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"
+#include "core/rng.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -143,6 +144,63 @@ TEST(Manifest, OfOtherTextIsRefused) {
   for (const char* text : {"", "{", "[]", "null", "{\"manifest\":1}", "\xff\xfe"}) {
     EXPECT_THROW(manifest_from_json(text, "here"), ConfigError) << text;
   }
+}
+
+// Boxes at random, many of which cut a tensor apart, against a count of every element.
+TEST(Manifest, IsOfSlicesThatCoverTensorsOnce) {
+  const RandomStream random(4, "boxes");
+  uint64_t drawn = 0;
+  const auto draw = [&](int64_t below) {
+    return static_cast<int64_t>(random.below(drawn++, static_cast<uint64_t>(below)));
+  };
+  int whole = 0, torn = 0;
+  for (int round = 0; round < 400; ++round) {
+    Shape global, zero;
+    for (int64_t dims = draw(4); dims >= 0; --dims) {
+      global.append(1 + draw(4));
+      zero.append(0);
+    }
+    // Cut in two again and again; at times some are moved.
+    std::vector<Slice> boxes = {{zero, global}};
+    for (int64_t cuts = draw(6); cuts > 0; --cuts) {
+      Slice& box = boxes[static_cast<size_t>(draw(std::ssize(boxes)))];
+      const int d = static_cast<int>(draw(global.dims()));
+      Slice rest = box;
+      box.extent[d] = draw(box.extent[d] + 1);
+      rest.offset[d] += box.extent[d];
+      rest.extent[d] -= box.extent[d];
+      boxes.push_back(rest);
+    }
+    for (int64_t moves = draw(2) * 8; moves > 0; --moves) {
+      const auto pick = static_cast<size_t>(draw(std::ssize(boxes)));
+      const int d = static_cast<int>(draw(global.dims()));
+      boxes[pick].offset[d] = draw(global[d] - boxes[pick].extent[d] + 1);
+    }
+    std::vector<int> covered(static_cast<size_t>(global.elements()), 0);
+    Manifest m = good();
+    for (const Slice& box : boxes) {
+      m.pieces.push_back({"many", "rank-00001.h5", "many", global, box, 0, kHash});
+      for (int64_t i = 0; i < box.extent.elements(); ++i) {
+        int64_t rest = i, at = 0, stride = 1;
+        for (int d = global.dims() - 1; d >= 0; --d) {
+          at += (box.offset[d] + rest % box.extent[d]) * stride;
+          rest /= box.extent[d];
+          stride *= global[d];
+        }
+        ++covered[static_cast<size_t>(at)];
+      }
+    }
+    const bool once = std::all_of(covered.begin(), covered.end(), [](int n) { return n == 1; });
+    ++(once ? whole : torn);
+    try {
+      manifest_from_json(to_json(m), "here");
+      EXPECT_TRUE(once) << "round " << round;
+    } catch (const ConfigError& damage) {
+      EXPECT_FALSE(once) << "round " << round << ": " << damage.what();
+    }
+  }
+  EXPECT_GT(whole, 100);
+  EXPECT_GT(torn, 20);
 }
 
 TEST(Manifest, OfTensorsWithoutElementsAndOfNoDimsIsFine) {
