@@ -1,8 +1,10 @@
 #include "core/hash.h"
 
-#define XXH_INLINE_ALL
 #include <fmt/format.h>
 #include <xxhash.h>
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h>  // the widest vectors that this processor has
+#endif
 
 namespace weft {
 namespace {
@@ -15,19 +17,17 @@ std::string hash_of(std::span<const std::byte> bytes) {
   return digits(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
-struct Hasher::State {
-  XXH3_state_t state;
-};
+void Hasher::Free::operator()(XXH3_state_s* state) const { XXH3_freeState(state); }
 
-Hasher::Hasher() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->state); }
-Hasher::~Hasher() = default;
-Hasher::Hasher(Hasher&&) noexcept = default;
-Hasher& Hasher::operator=(Hasher&&) noexcept = default;
-
-void Hasher::add(std::span<const std::byte> bytes) {
-  XXH3_128bits_update(&state_->state, bytes.data(), bytes.size());
+Hasher::Hasher() : state_(XXH3_createState()) {
+  if (state_ == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(state_.get());
 }
 
-std::string Hasher::text() const { return digits(XXH3_128bits_digest(&state_->state)); }
+void Hasher::add(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+std::string Hasher::text() const { return digits(XXH3_128bits_digest(state_.get())); }
 
 }  // namespace weft

@@ -14,13 +14,13 @@ namespace weft {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 constexpr int kDepth = 8;            // of nesting; ours has five
-constexpr size_t kPieces = 1 << 15;  // of one tensor: every pair is compared
+constexpr size_t kPieces = 1 << 15;  // of one tensor
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw ConfigError("{}: not a whole manifest: {}", path, why);
+  throw Damage("{}: not a whole manifest: {}", path, why);
 }
 
 [[noreturn]] void refuse_version(const std::string& path, const Json& version) {
@@ -52,10 +52,13 @@ struct Reader {
     return out;
   }
 
-  std::string hash(const Json& from) const {
-    const std::string text = from.at("hash");
+  // `count` of them, one after the other.
+  std::string hashes(const Json& from, const char* key, int64_t count) const {
+    const std::string text = from.at(key);
     const bool hex = text.find_first_not_of("0123456789abcdef") == std::string::npos;
-    if (text.size() != 32 || !hex) refuse(path, "a hash that is none");
+    if (text.size() / kHashDigits != static_cast<size_t>(count) || text.size() % kHashDigits != 0 ||
+        !hex)
+      refuse(path, "a hash that is none");
     return text;
   }
 
@@ -79,7 +82,12 @@ struct Reader {
   }
 
   Manifest::File file(const Json& from) const {
-    return {file_name(from, "name"), number(from, "bytes"), hash(from)};
+    const int64_t bytes = number(from, "bytes");
+    if (bytes > kMaxBytes) refuse(path, "a file of an impossible size");
+    Manifest::File file{file_name(from, "name"), bytes,
+                        hashes(from, "blocks", hashed_blocks(bytes))};
+    if (hashes(from, "hash", 1) != hash_of(file)) refuse(path, "hashes that do not fit");
+    return file;
   }
 
   Manifest::Piece piece(const Json& from) const {
@@ -90,7 +98,7 @@ struct Reader {
             shape(from, "global"),
             {shape(from, "offset"), shape(from, "extent")},
             number(from, "position"),
-            hash(from)};
+            hashes(from, "hash", 1)};
   }
 };
 
@@ -179,8 +187,12 @@ void check_places(const Manifest& m, const std::string& path) {
   };
   std::map<std::string, Room> files;
   for (const Manifest::File& file : m.files) {
-    if (file.bytes > kMaxBytes) refuse(path, "a file of an impossible size");
     if (!files.emplace(file.name, Room{file.bytes, file.bytes}).second)
+      refuse(path, file.name + " is listed twice");
+  }
+  std::set<std::string> others = {m.index.name};
+  for (const Manifest::File& file : m.others) {
+    if (files.contains(file.name) || !others.insert(file.name).second)
       refuse(path, file.name + " is listed twice");
   }
   for (const Manifest::Piece& piece : m.pieces) {
@@ -201,6 +213,7 @@ Manifest from_body(const Json& body, const std::string& path) {
   m.step = read.number(body, "step");
   m.samples = read.number(body, "samples");
   m.updates = read.number(body, "updates");
+  m.skipped = read.number(body, "skipped");
   m.seed = read.number(body.at("seed"), "seed", std::numeric_limits<int64_t>::min());
   m.config = body.at("config");
   m.data = body.at("data");
@@ -209,6 +222,7 @@ Manifest from_body(const Json& body, const std::string& path) {
   }
   for (const Json& f : body.at("files")) m.files.push_back(read.file(f));
   for (const Json& p : body.at("slices")) m.pieces.push_back(read.piece(p));
+  for (const Json& f : body.at("others")) m.others.push_back(read.file(f));
   if (body.contains("index")) m.index = read.file(body.at("index"));
   return m;
 }
@@ -222,16 +236,26 @@ Json parse(const std::string& text, const std::string& path) {
 }
 
 Json file_entry(const Manifest::File& f) {
-  return {{"name", f.name}, {"bytes", f.bytes}, {"hash", f.hash}};
+  return {{"name", f.name}, {"bytes", f.bytes}, {"hash", hash_of(f)}, {"blocks", f.blocks}};
 }
 
 }  // namespace
 
 int64_t bytes_of(const Manifest::Piece& piece) { return 4 * piece.slice.extent.elements(); }
 
+std::string hash_of(const Manifest::File& file) { return hash_of(file.blocks); }
+
+const Manifest::File* other_file(const Manifest& manifest, const std::string& name) {
+  for (const Manifest::File& file : manifest.others) {
+    if (file.name == name) return &file;
+  }
+  return nullptr;
+}
+
 std::string to_json(const Manifest& m) {
-  Json files = Json::array(), slices = Json::array();
+  Json files = Json::array(), slices = Json::array(), others = Json::array();
   for (const auto& f : m.files) files.push_back(file_entry(f));
+  for (const auto& f : m.others) others.push_back(file_entry(f));
   for (const auto& p : m.pieces) {
     slices.push_back({{"tensor", p.tensor},
                       {"type", "f32"},
@@ -243,10 +267,10 @@ std::string to_json(const Manifest& m) {
                       {"position", p.position},
                       {"hash", p.hash}});
   }
-  Json body = {{"version", kVersion},  {"step", m.step},     {"samples", m.samples},
-               {"updates", m.updates}, {"seed", m.seed},     {"config", m.config},
-               {"data", m.data},       {"layout", m.layout}, {"files", files},
-               {"slices", slices}};
+  Json body = {{"version", kVersion},  {"step", m.step},       {"samples", m.samples},
+               {"updates", m.updates}, {"skipped", m.skipped}, {"seed", m.seed},
+               {"config", m.config},   {"data", m.data},       {"layout", m.layout},
+               {"files", files},       {"slices", slices},     {"others", others}};
   if (!m.index.name.empty()) body["index"] = file_entry(m.index);
   return Json{{"hash", hash_of(body.dump())}, {"manifest", body}}.dump(1) + "\n";
 }

@@ -55,7 +55,7 @@ Json inspect_json(const FoundCheckpoint& found) {
   const Summary s = summary_of(m);
   Json files = Json::array(), tensors = Json::array();
   for (const Manifest::File& f : m.files) {
-    files.push_back({{"name", f.name}, {"bytes", f.bytes}, {"hash", f.hash}});
+    files.push_back({{"name", f.name}, {"bytes", f.bytes}, {"hash", hash_of(f)}});
   }
   for (const auto& [name, t] : s.tensors) {
     tensors.push_back({{"name", name},
@@ -161,8 +161,9 @@ void add_reshard(CLI::App& app) {
     if (std::filesystem::exists(o->to) && !std::filesystem::is_empty(o->to)) {
       throw ConfigError("{}: is not empty; name a new folder", o->to);
     }
-    const std::string path = reshard(open_checkpoint(o->from), o->how, checkpoint_folder(o->to));
-    fmt::print("{}\n", path);
+    use_checkpoint(o->from, [&](const FoundCheckpoint& from) {
+      fmt::print("{}\n", reshard(from, o->how, checkpoint_folder(o->to)));
+    });
   });
 }
 
@@ -191,8 +192,10 @@ void add_upcycle(CLI::App& app) {
       ->check(CLI::IsMember({"softmax", "topk_softmax", "sigmoid_bias"}));
   command->callback([o] {
     Runtime runtime(0);
-    const std::string path = upcycle(runtime, open_checkpoint(o->from), o->how, o->to);
-    fmt::print("{}\ntrain it: weft train {}/config.toml\n", path, o->to);
+    use_checkpoint(o->from, [&](const FoundCheckpoint& from) {
+      const std::string path = upcycle(runtime, from, o->how, o->to);
+      fmt::print("{}\ntrain it: weft train {}/config.toml\n", path, o->to);
+    });
   });
 }
 

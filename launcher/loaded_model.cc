@@ -1,6 +1,7 @@
 #include "launcher/loaded_model.h"
 
 #include "parallel/agree.h"
+#include "parallel/checkpoint_reader.h"
 
 namespace weft {
 namespace {
@@ -42,10 +43,10 @@ LoadedModel::LoadedModel(Runtime& runtime, const FoundCheckpoint& checkpoint, DT
       stage_(without_capacity(config_.model), Recompute::kNone, precision, store_,
              others(*mesh_, {Axis::kTensor})) {
   // The config came with the checkpoint: memory is taken only for tensors that it really holds.
-  const CheckpointReader reader(checkpoint);
+  CheckpointReader reader(checkpoint);
   for (const Parameter& p : store_.all()) reader.expect("parameters/" + p.spec.name, p.spec.global);
   store_.allocate(runtime.ledger(), precision, ParameterStore::Gradients::kNone);
-  load_tensors(checkpoint, saved_weights(store_));
+  reader.read(saved_weights(store_));
   store_.publish(runtime.exec());
 }
 

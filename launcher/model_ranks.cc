@@ -39,12 +39,17 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                      "cut the model; all other ranks share the texts");
 }
 
-ModelHere::ModelHere(const FoundCheckpoint& checkpoint, DType precision, int threads,
+ModelHere::ModelHere(const std::string& checkpoint, DType precision, int threads,
                      std::shared_ptr<const Mesh> ranks, Travel travel)
     : mesh(std::move(ranks)),
       runtime(threads),
-      found(checkpoint),
-      model(runtime, found, precision, mesh, travel) {}
+      found(use_checkpoint(runtime.exec(), mesh->world(), checkpoint,
+                           [&](const FoundCheckpoint& from) {
+                             loaded.reset();  // one in memory at a time
+                             loaded = std::make_unique<LoadedModel>(runtime, from, precision, mesh,
+                                                                    travel);
+                           })),
+      model(*loaded) {}
 
 Config under_layout(const FoundCheckpoint& found, const std::vector<std::string>& layout) {
   for (const std::string& text : layout) {
@@ -73,7 +78,7 @@ void with_model(const ModelOptions& options, const std::function<void(ModelHere&
   config.run.slow_seconds = config.run.watchdog_seconds = 0;
   const Travel travel = config.parallel.deduplicate ? Travel::kOncePerRank : Travel::kOncePerExpert;
   on_ranks(config, [&](const RankContext& ranks) {
-    ModelHere here(found, precision, ranks.threads, ranks.mesh, travel);
+    ModelHere here(options.checkpoint, precision, ranks.threads, ranks.mesh, travel);
     body(here);
     return kExitOk;
   });

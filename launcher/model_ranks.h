@@ -20,7 +20,8 @@ void add_model_options(CLI::App& command, ModelOptions& options);
 
 // The model as this rank has it. Data ranks have the same part of the model and texts of their own.
 struct ModelHere {
-  ModelHere(const FoundCheckpoint& checkpoint, DType precision, int threads,
+  // `checkpoint`: a path as open_checkpoint takes them. Collective.
+  ModelHere(const std::string& checkpoint, DType precision, int threads,
             std::shared_ptr<const Mesh> mesh, Travel travel);
 
   bool first() const { return mesh->rank() == 0; }  // of all ranks: the one that reads and speaks
@@ -28,8 +29,9 @@ struct ModelHere {
 
   std::shared_ptr<const Mesh> mesh;
   Runtime runtime;
+  std::unique_ptr<LoadedModel> loaded;
   FoundCheckpoint found;
-  LoadedModel model;
+  LoadedModel& model;  // the loaded one
 };
 
 // Opens the checkpoint, cuts its model over the ranks of this job as options.layout says (whatever

@@ -4,6 +4,7 @@
 
 #include "parallel/boxes.h"
 #include "parallel/checkpoint_folder.h"
+#include "parallel/checkpoint_reader.h"
 #include "parallel/checkpoint_write.h"
 #include "parallel/layout.h"
 

@@ -8,25 +8,39 @@
 #include <cstring>
 #include <filesystem>
 
+#include "launcher/runtime.h"
 #include "parallel/checkpoint_folder.h"
+#include "parallel/self_comm.h"
 
 namespace weft {
 namespace {
 
 namespace fs = std::filesystem;
 
+void report_damage(const std::string& what) {
+  fmt::print(stderr, "weft: damaged  {}; the one before it is tried\n", what);
+}
+
 }  // namespace
 
 FoundCheckpoint open_checkpoint(const std::string& path) {
-  if (fs::exists(path + "/manifest.json")) return verify_checkpoint(path);
-  const auto report = [&](const std::string& what) {
-    fmt::print(stderr, "weft: damaged  {}; the one before it is tried\n", what);
-  };
-  for (const std::string& folder : {checkpoint_folder(path), path}) {
-    if (auto found = newest_checkpoint(folder, report)) return *found;
+  return use_checkpoint(path, [](const FoundCheckpoint&) {});
+}
+
+FoundCheckpoint use_checkpoint(Exec& exec, Communicator& world, const std::string& path, const UseCheckpoint& use) {
+  const std::vector<std::string> found = list_checkpoints(path);
+  if (found == std::vector{path}) {  // no other would do
+    FoundCheckpoint only = read_checkpoint(path);
+    use(only);
+    return only;
   }
-  throw ConfigError("{}: holds no checkpoint; name a run's folder (run.dir) or one of its checkpoints/step-N",
-                    path);
+  return use_newest(exec, world, found, report_damage, use).value();
+}
+
+FoundCheckpoint use_checkpoint(const std::string& path, const UseCheckpoint& use) {
+  Runtime runtime(1);
+  SelfComm self;
+  return use_checkpoint(runtime.exec(), self, path, use);
 }
 
 std::vector<std::string> list_checkpoints(const std::string& path) {

@@ -140,11 +140,9 @@ class TrainRun {
     }
   }
 
-  // The first rank looks and verifies; what it found, the others only open. Nothing for an empty path.
-  std::optional<FoundCheckpoint> agreed(const std::optional<FoundCheckpoint>& found) {
-    const std::string path = text_of_first(runtime_.exec(), world(), found ? found->path : "");
-    if (path.empty()) return std::nullopt;
-    return found ? found : read_checkpoint(path);
+  // A rank that reads gets on, however long that takes.
+  std::function<void()> loading() const {
+    return [this] { ranks_.mesh->activity().at("loading"); };
   }
 
   // All ranks look and load together. What is newer than the one they found is damaged, and must not be taken for
@@ -163,7 +161,7 @@ class TrainRun {
       changes_ = check_resumable(config_, state(), found);
       return trainer_.tensors_to_load(Trainer::State::kEverything);
     };
-    const auto found = load_newest(runtime_.exec(), world(), {folder, damaged, tensors});
+    const auto found = load_newest(runtime_.exec(), world(), {folder, damaged, tensors, loading()});
     if (!found) changes_.clear();
     if (found && first_) set_aside_after(folder, found->manifest.step);
     return found;
@@ -177,11 +175,11 @@ class TrainRun {
       samples_ = found->manifest.samples;
       origin_ = fmt::format("resumes {} after step {}", found->path, step_);
     } else if (!config_.run.init.empty()) {
-      std::optional<FoundCheckpoint> weights;
-      if (first_) weights = open_checkpoint(config_.run.init);
-      weights = agreed(weights);
-      load_tensors(*weights, trainer_.tensors_to_load(Trainer::State::kWeights));
-      origin_ = fmt::format("starts from the weights of {}", weights->path);
+      const auto load = [this](const FoundCheckpoint& from) {
+        load_tensors(from, trainer_.tensors_to_load(Trainer::State::kWeights), loading());
+      };
+      const auto weights = use_checkpoint(runtime_.exec(), world(), config_.run.init, load);
+      origin_ = fmt::format("starts from the weights of {}", weights.path);
     } else {
       trainer_.initialize();
       return;

@@ -5,6 +5,8 @@
 
 #include "launcher/loaded_model.h"
 #include "launcher/tokenizer_files.h"
+#include "parallel/boxes.h"
+#include "parallel/checkpoint_reader.h"
 
 namespace weft {
 namespace {
@@ -106,19 +108,14 @@ struct LayerWeights {
 };
 
 // A tensor of the dense checkpoint.
-Tensor read_tensor(Runtime& runtime, const FoundCheckpoint& from, const std::string& name) {
-  for (const Manifest::Piece& piece : from.manifest.pieces) {
-    if (piece.tensor != "parameters/" + name) continue;
-    const Tensor t = runtime.exec().empty(piece.global);
-    Slice whole{piece.global, piece.global};
-    for (int d = 0; d < whole.offset.dims(); ++d) whole.offset[d] = 0;
-    load_tensors(from, {{piece.tensor, piece.global, {whole}, t}});
-    return t;
-  }
-  throw ConfigError("{}: holds no tensor {}", from.path, name);
+Tensor read_tensor(Runtime& runtime, CheckpointReader& from, const std::string& name) {
+  const Shape global = from.shape_of("parameters/" + name);
+  const Tensor t = runtime.exec().empty(global);
+  from.read({"parameters/" + name, global, {whole_of(global)}, t});
+  return t;
 }
 
-void make_experts(Runtime& runtime, const FoundCheckpoint& dense, const Upcycling& how,
+void make_experts(Runtime& runtime, CheckpointReader& dense, const Upcycling& how,
                   const Config& config, int64_t layer, ParameterStore& store) {
   const bool gated = config.model.moe.activation == "swiglu";
   const std::string from = fmt::format("block.{}.mlp.", layer),
@@ -160,10 +157,12 @@ std::string upcycle(Runtime& runtime, const FoundCheckpoint& dense, const Upcycl
   for (SavedTensor& t : saved_weights(store)) {
     if (t.name.find(".moe.") == std::string::npos) kept.push_back(std::move(t));
   }
-  load_tensors(dense, kept);
+  CheckpointReader reader(dense);
+  for (const SavedTensor& t : kept) reader.expect(t.name, t.global);
+  reader.read(kept);
   for (int64_t layer = 0; layer < config.model.layers; ++layer) {
     if (layer_config_of(config.model, layer).ffn == "moe") {
-      make_experts(runtime, dense, how, config, layer, store);
+      make_experts(runtime, reader, how, config, layer, store);
     }
   }
   Manifest manifest;
@@ -171,7 +170,8 @@ std::string upcycle(Runtime& runtime, const FoundCheckpoint& dense, const Upcycl
   manifest.config = resolved(config);
   const std::string path =
       save_checkpoint(checkpoint_folder(folder), manifest, saved_weights(store), 0);
-  if (std::filesystem::exists(dense.path + "/tokenizer.json")) keep_tokenizer(dense.path + "/tokenizer.json", path);
+  if (std::filesystem::exists(dense.path + "/tokenizer.json"))
+    keep_tokenizer(dense.path + "/tokenizer.json", path);
   config.run.init = folder;
   config.run.dir = folder + "/run";
   std::ofstream file(folder + "/config.toml");

@@ -81,36 +81,76 @@ void copy_box(const ConstBoxIn& from, const BoxIn& to, const Shape& extent) {
   }
 }
 
-BoxStream::BoxStream(const Shape& shape, const Shape& offset, const BoxIn& to, const Shape& extent)
-    : shape_(shape),
-      offset_(offset),
-      extent_(extent),
-      to_(to),
-      run_(kElement),
-      at_(minus(extent, extent)) {
-  over_ = extent.elements() == 0;
+BoxCopy::BoxCopy(const Shape& shape, const Shape& offset, const BoxIn& to, const Shape& extent)
+    : shape_(shape), offset_(offset), extent_(extent), to_(to), run_(kElement) {
   dim_ = extent.dims() == 0 ? 0 : run_dim(extent, shape, to.shape);
   for (int d = dim_; d < extent.dims(); ++d) run_ *= extent[d];
+  runs_ = run_ == 0 ? 0 : extent.elements() * kElement / run_;
 }
 
-bool BoxStream::next_run() {
+int64_t BoxCopy::source_of(const Shape& at) const { return byte_of(shape_, offset_, at); }
+
+Shape BoxCopy::run_at(int64_t index) const {
+  Shape at = minus(extent_, extent_);
+  for (int d = dim_ - 1; d >= 0; --d) {
+    at[d] = index % extent_[d];
+    index /= extent_[d];
+  }
+  return at;
+}
+
+bool BoxCopy::next(Shape& at) const {
   int d = dim_ - 1;
-  while (d >= 0 && ++at_[d] == extent_[d]) at_[d--] = 0;
+  while (d >= 0 && ++at[d] == extent_[d]) at[d--] = 0;
   return d >= 0;
 }
 
-void BoxStream::feed(int64_t at, std::span<const std::byte> bytes) {
-  const int64_t end = at + std::ssize(bytes);
-  while (!over_) {
-    const int64_t begin = byte_of(shape_, offset_, at_);
-    const int64_t from = std::max(begin, at), to = std::min(begin + run_, end);
-    if (from < to) {
-      std::memcpy(to_.data + byte_of(to_.shape, to_.offset, at_) + (from - begin),
-                  bytes.data() + (from - at), static_cast<size_t>(to - from));
+int64_t BoxCopy::first_ending_behind(int64_t byte) const {
+  int64_t low = 0, high = runs_;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (source_of(run_at(middle)) + run_ > byte) {
+      high = middle;
+    } else {
+      low = middle + 1;
     }
-    if (begin + run_ > end) return;  // the rest of it is still to come
-    over_ = !next_run();
   }
+  return low;
+}
+
+BoxCopy::Range BoxCopy::within(Range bytes) const {
+  const int64_t first = first_ending_behind(bytes.begin);
+  if (first == runs_) return {0, 0};
+  const Range found{std::max(bytes.begin, source_of(run_at(first))), bytes.end};
+  if (found.empty()) return {0, 0};
+  // The last run that starts before the end is the first that does not end before it, or the one
+  // in front of that.
+  int64_t last = std::min(first_ending_behind(bytes.end - 1), runs_ - 1);
+  if (source_of(run_at(last)) >= bytes.end) --last;
+  return {found.begin, std::min(bytes.end, source_of(run_at(last)) + run_)};
+}
+
+void BoxCopy::copy(int64_t at, std::span<const std::byte> bytes) const {
+  const int64_t end = at + std::ssize(bytes), first = first_ending_behind(at);
+  if (first == runs_) return;
+  Shape run = run_at(first);
+  do {
+    const int64_t begin = source_of(run);
+    if (begin >= end) return;
+    const int64_t from = std::max(begin, at), to = std::min(begin + run_, end);
+    std::memcpy(to_.data + byte_of(to_.shape, to_.offset, run) + (from - begin),
+                bytes.data() + (from - at), static_cast<size_t>(to - from));
+  } while (next(run));
+}
+
+std::byte* BoxCopy::place_of(Range bytes) const {
+  const int64_t index = first_ending_behind(bytes.begin);
+  if (index == runs_) return nullptr;
+  const Shape run = run_at(index);
+  const int64_t begin = source_of(run);
+  if (begin > bytes.begin || begin + run_ < bytes.end) return nullptr;
+  return reinterpret_cast<std::byte*>(to_.data + byte_of(to_.shape, to_.offset, run)) +
+         (bytes.begin - begin);
 }
 
 }  // namespace weft

@@ -1,29 +1,41 @@
 #include "parallel/checkpoint.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <sstream>
 
 #include "core/hash.h"
 #include "core/hdf5.h"
 #include "parallel/agree.h"
+#include "parallel/checked_file.h"
 #include "parallel/checkpoint_folder.h"
+#include "parallel/checkpoint_reader.h"
 
 namespace weft {
 namespace {
 
-std::string read_text(const std::string& path) {
-  const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())};
+constexpr int64_t kMaxManifest = int64_t{1} << 30;  // bytes
+
+// Whether the system says that bytes are gone. What else it may say (no right to read, too many open
+// files, no memory) is no word about the checkpoint.
+bool tells_damage(int reason) {
+  return reason == 0 || reason == ENOENT || reason == ENOTDIR || reason == ELOOP || reason == EIO ||
+         reason == EUCLEAN || reason == EBADMSG;
 }
 
-std::string damage_of(const std::function<void()>& check) {
+std::string damage_of(const std::function<void()>& use) {
   try {
-    check();
+    use();
     return "";
-  } catch (const OtherVersion&) {
-    throw;  // on all ranks alike: they all read the manifest
-  } catch (const std::exception& damage) {
+  } catch (const Damage& damage) {
     return damage.what();
+  } catch (const OpenError& failure) {
+    if (!tells_damage(failure.reason)) throw;
+    return failure.what();
+  } catch (const ReadError& failure) {
+    if (!tells_damage(failure.reason)) throw;
+    return failure.what();
   }
 }
 
@@ -34,26 +46,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Newest first; the first one in which no rank finds damage.
-template <class Check>
-std::optional<FoundCheckpoint> first_whole(const std::string& folder,
-                                           const std::vector<std::string>& oldest_first,
-                                           const ReportDamage& report, Check&& check) {
-  std::string last;
-  for (auto path = oldest_first.rbegin(); path != oldest_first.rend(); ++path) {
-    FoundCheckpoint found;
-    const std::string damage = check(*path, found);
-    if (damage.empty()) return found;
-    report(damage);
-    last = damage;
-  }
-  if (oldest_first.empty()) return std::nullopt;
-  throw Error(
-      "{}: none of its {} checkpoints is whole; of the oldest: {}. Bring one back from elsewhere, or "
-      "start anew: run.resume=never keeps them beside",
-      folder, oldest_first.size(), last);
-}
-
 // What any rank has found.
 std::string first_damage(Exec& exec, Communicator& world, const std::string& mine) {
   for (const std::string& damage : gather_texts(exec, world, mine)) {
@@ -62,16 +54,32 @@ std::string first_damage(Exec& exec, Communicator& world, const std::string& min
   return "";
 }
 
+std::string hash_of_slice(const RegularFile& file, const Manifest::Piece& piece) {
+  std::vector<std::byte> room(static_cast<size_t>(std::min(kHashedBlock, bytes_of(piece))));
+  Hasher hash;
+  for (int64_t done = 0; done < bytes_of(piece);) {
+    const int64_t count = std::min(kHashedBlock, bytes_of(piece) - done);
+    const auto bytes = std::span(room).first(static_cast<size_t>(count));
+    file.read(piece.position + done, bytes);
+    hash.add(bytes);
+    done += count;
+  }
+  return hash.text();
+}
+
 }  // namespace
 
 FoundCheckpoint read_checkpoint(const std::string& path) {
-  const std::string manifest_path = path + "/" + kManifestName;
-  return {path, manifest_from_json(read_text(manifest_path), manifest_path)};
+  const std::string name = path + "/" + kManifestName;
+  const RegularFile file(name, RegularFile::Links::kRefuse);
+  if (file.size() > kMaxManifest)
+    throw Damage("{}: has {} bytes, no manifest does", name, file.size());
+  return {path, manifest_from_json(content_of(file), name)};
 }
 
 FoundCheckpoint verify_checkpoint(const std::string& path) {
   FoundCheckpoint found = read_checkpoint(path);
-  for (const Manifest::File& file : found.manifest.files) check_file(path, file);
+  CheckpointReader(found).read_and_check({}, {});
   return found;
 }
 
@@ -79,54 +87,55 @@ FoundCheckpoint verify_completely(const std::string& path) {
   FoundCheckpoint found = verify_checkpoint(path);
   if (!found.manifest.index.name.empty()) check_file(path, found.manifest.index);
   for (const Manifest::File& listed : found.manifest.files) {
-    const std::string file_path = path + "/" + listed.name;
-    const MappedFile file(file_path);
+    const RegularFile file(path + "/" + listed.name, RegularFile::Links::kRefuse);
     std::vector<Hdf5Expected> expected;
     for (const Manifest::Piece& p : found.manifest.pieces) {
       if (p.file != listed.name) continue;
-      const auto at = static_cast<size_t>(p.position), bytes = static_cast<size_t>(bytes_of(p));
-      if (hash_of(file.bytes().subspan(at, bytes)) != p.hash) {
-        throw ConfigError("{}: the slice of {} at byte {} is damaged", file_path, p.tensor,
-                          p.position);
+      if (hash_of_slice(file, p) != p.hash) {
+        throw Damage("{}: the slice of {} at byte {} is damaged", file.path(), p.tensor,
+                     p.position);
       }
       expected.push_back({{p.dataset, p.slice.extent}, p.position});
     }
-    check_hdf5(file_path, expected);
+    check_hdf5(file.path(), expected);
   }
   return found;
 }
 
-std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
-                                                 const ReportDamage& report) {
-  const auto check = [](const std::string& path, FoundCheckpoint& found) {
-    return damage_of([&] { found = verify_checkpoint(path); });
-  };
-  return first_whole(folder, published_checkpoints(folder), report, check);
+std::optional<FoundCheckpoint> use_newest(Exec& exec, Communicator& world,
+                                          const std::vector<std::string>& oldest_first,
+                                          const ReportDamage& report, const UseCheckpoint& use) {
+  std::string listed;
+  for (const std::string& path : oldest_first) listed += path + "\n";
+  std::vector<std::string> paths = lines_of(text_of_first(exec, world, listed));
+  if (paths.empty()) return std::nullopt;
+  const size_t count = paths.size();
+  const std::string oldest = paths.front();
+  std::string damage;
+  for (; !paths.empty(); paths.pop_back()) {
+    FoundCheckpoint found;
+    damage = first_damage(exec, world, damage_of([&] { found = read_checkpoint(paths.back()); }));
+    if (damage.empty()) damage = first_damage(exec, world, damage_of([&] { use(found); }));
+    if (damage.empty()) return found;
+    if (world.rank() == 0) report(damage);
+  }
+  throw Error(
+      "{}: none of its {} checkpoints is whole; of the oldest: {}. Bring one back from elsewhere, or "
+      "start anew: run.resume=never keeps them beside",
+      std::filesystem::path(oldest).parent_path().string(), count, damage);
 }
 
 std::optional<FoundCheckpoint> load_newest(Exec& exec, Communicator& world,
                                            const NewestLoad& load) {
-  const CheckpointReader::Share share{world.rank(), world.size()};
-  const auto check = [&](const std::string& path, FoundCheckpoint& found) -> std::string {
-    std::string damage =
-        first_damage(exec, world, damage_of([&] { found = read_checkpoint(path); }));
-    if (!damage.empty()) return damage;
+  const auto use = [&](const FoundCheckpoint& found) {
     const std::vector<SavedTensor> into = load.tensors(found);
-    CheckpointReader reader(found);
+    CheckpointReader reader(found, load.progress);
     for (const SavedTensor& t : into) reader.expect(t.name, t.global);
-    damage = first_damage(exec, world, damage_of([&] { reader.read_and_check(share, into); }));
-    if (damage.empty()) reader.read_rest(share, into);
-    return damage;
+    reader.read_and_check({world.rank(), world.size()}, into);
   };
-  // The first rank lists and reports, so that all look at the same ones.
-  std::string listed;
-  if (world.rank() == 0) {
-    for (const std::string& path : published_checkpoints(load.folder)) listed += path + "\n";
-  }
-  const auto report = [&](const std::string& what) {
-    if (world.rank() == 0) load.report(what);
-  };
-  return first_whole(load.folder, lines_of(text_of_first(exec, world, listed)), report, check);
+  std::vector<std::string> paths;
+  if (world.rank() == 0) paths = published_checkpoints(load.folder);
+  return use_newest(exec, world, paths, load.report, use);
 }
 
 }  // namespace weft

@@ -1,15 +1,11 @@
 #pragma once
 
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "core/manifest.h"
-#include "core/mapped_file.h"
 #include "parallel/communicator.h"
 
 // Checkpoints: folder/step-000000500/ with one HDF5 file per writing rank, holding the slices it
@@ -40,62 +36,36 @@ struct FoundCheckpoint {
   std::string path;
   Manifest manifest;
 };
-// The manifest alone, checked in itself. ConfigError naming the damage.
+// The manifest alone, checked in itself. Throws Damage.
 FoundCheckpoint read_checkpoint(const std::string& path);
-// The manifest, and sizes and hashes of all files with slices. ConfigError naming the damage.
+// The manifest, and all bytes of all files but the index. Throws Damage.
 FoundCheckpoint verify_checkpoint(const std::string& path);
 // More than a reader needs: also the hash of every slice, the index, and that people with HDF5 find
 // each slice where the manifest has it.
 FoundCheckpoint verify_completely(const std::string& path);
 
-// The newest checkpoint that is whole. Damaged ones are reported and passed over. Nothing when
-// there is none; Error when there are some and none is whole.
+// Fills tensors from the slices that overlap them, whatever layout wrote these (checkpoint_reader.h).
+// ConfigError when one is missing or has another shape; Damage. `progress` is called now and then.
+void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& into,
+                  const std::function<void()>& progress = {});
+
+// Gives `use` one checkpoint after the other, the newest first, until it can use one: Damage that it
+// meets on any rank is reported (by rank 0) and sends all of them to the one before. Other exceptions
+// pass. Returns what was used; nothing for no paths; Error when no one is whole. Rank 0's paths count.
 using ReportDamage = std::function<void(const std::string&)>;
-std::optional<FoundCheckpoint> newest_checkpoint(const std::string& folder,
-                                                 const ReportDamage& report);
-// Reads tensors from the slices that overlap them, whatever layout wrote these. Opens the files it
-// needs, each once. ConfigError when a tensor is missing or has another shape.
-class CheckpointReader {
- public:
-  explicit CheckpointReader(const FoundCheckpoint& from);  // which must live longer
+using UseCheckpoint = std::function<void(const FoundCheckpoint&)>;
+std::optional<FoundCheckpoint> use_newest(Exec& exec, Communicator& world,
+                                          const std::vector<std::string>& oldest_first,
+                                          const ReportDamage& report, const UseCheckpoint& use);
 
-  // Throws what read() would throw, without reading: before memory is taken for a tensor.
-  void expect(const std::string& tensor, const Shape& global) const;
-  void read(const SavedTensor& into) { read(std::span(&into, 1)); }
-  void read(std::span<const SavedTensor> into);  // on all cores
-
-  // In two halves: every `ranks`-th file from `rank` on is read whole and compared with the manifest
-  // (ConfigError naming the damage), its slices go where they belong; then the rest.
-  struct Share {
-    int rank = 0, ranks = 1;
-    bool has(size_t file) const { return static_cast<int>(file) % ranks == rank; }
-  };
-  void read_and_check(Share share, std::span<const SavedTensor> into);
-  void read_rest(Share share, std::span<const SavedTensor> into);
-  size_t files_opened() const { return files_.size(); }
-
- private:
-  struct Copy;  // a block that lies in a slice and in a tensor
-  const std::vector<const Manifest::Piece*>& pieces_of(const std::string& tensor,
-                                                       const Shape& global) const;
-  const char* bytes_of_piece(const Manifest::Piece& piece);
-  std::vector<Copy> list_copies(std::span<const SavedTensor> into) const;
-  void run_copies(const std::vector<Copy>& copies);
-
-  const FoundCheckpoint& from_;
-  std::map<std::string, std::vector<const Manifest::Piece*>> pieces_;  // by tensor
-  std::map<std::string, MappedFile> files_;                            // opened so far
-};
-
-void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& into);
-
-// The newest checkpoint that is whole, in memory, by all ranks together: each looks at its share of
-// the files while it takes from them what it needs, so that most bytes are read once.
+// The newest checkpoint of a folder in memory, by all ranks together. All of it is compared with its
+// manifest, also what no rank takes: each looks at a share of that.
 struct NewestLoad {
   std::string folder;
-  ReportDamage report;  // of those that are passed over; by rank 0
+  ReportDamage report;
   // What to fill from a checkpoint, known by its manifest. Throws when it is another run's.
   std::function<std::vector<SavedTensor>(const FoundCheckpoint&)> tensors;
+  std::function<void()> progress = {};
 };
 std::optional<FoundCheckpoint> load_newest(Exec& exec, Communicator& world, const NewestLoad& load);
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -12,9 +11,9 @@
 #include <map>
 #include <optional>
 
-#include "core/hash.h"
 #include "core/hdf5.h"
 #include "core/new_file.h"
+#include "parallel/checked_file.h"
 #include "parallel/save_drill.h"
 
 namespace weft {
@@ -234,35 +233,6 @@ std::string set_aside_all(const std::string& folder) {
     if (fs::exists(aside)) continue;
     fs::rename(folder, aside);
     return aside;
-  }
-}
-
-Manifest::File describe_file(const std::string& folder, const std::string& name,
-                             const UseBlock& use) {
-  const std::string path = folder + "/" + name;
-  struct stat info {};
-  if (lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
-    throw ConfigError("{}: is a link that leads elsewhere; refused", path);
-  }
-  const RegularFile file(path);
-  Hasher hash;
-  read_through(file, [&](int64_t at, std::span<const std::byte> block) {
-    hash.add(block);
-    if (use) use(at, block);
-  });
-  return {name, file.size(), hash.text()};
-}
-
-void check_file(const std::string& folder, const Manifest::File& file, const UseBlock& use) {
-  std::error_code unknown;
-  const auto bytes = static_cast<int64_t>(fs::file_size(folder + "/" + file.name, unknown));
-  if (!unknown && bytes != file.bytes) {
-    throw ConfigError("{}/{}: has {} bytes, the manifest says {}", folder, file.name, bytes,
-                      file.bytes);
-  }
-  const Manifest::File real = describe_file(folder, file.name, use);
-  if (real.bytes != file.bytes || real.hash != file.hash) {
-    throw ConfigError("{}/{}: is damaged: its hash is not the manifest's", folder, file.name);
   }
 }
 

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/manifest.h"
-#include "core/regular_file.h"
 
 // The folder of a run's checkpoints, as it is at every moment of a save:
 //
@@ -53,11 +51,5 @@ void set_aside_after(const std::string& folder, int64_t step);
 // All of them, with their folder, make way for a run that starts anew. Returns where they are now;
 // empty when there were none.
 std::string set_aside_all(const std::string& folder);
-
-// Size and hash of a file, which is read once, from front to back: `use` gets its blocks.
-Manifest::File describe_file(const std::string& folder, const std::string& name,
-                             const UseBlock& use = {});
-// ConfigError when that is not what the manifest says of it.
-void check_file(const std::string& folder, const Manifest::File& file, const UseBlock& use = {});
 
 }  // namespace weft

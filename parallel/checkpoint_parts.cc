@@ -5,7 +5,7 @@
 #include <sstream>
 
 // One line per file and piece; names hold no white space.
-//   file NAME BYTES HASH
+//   file NAME BYTES BLOCKS
 //   piece TENSOR FILE DATASET POSITION HASH DIMS GLOBAL... OFFSET... EXTENT...
 namespace weft {
 namespace {
@@ -29,7 +29,7 @@ std::string join(const Shape& shape) {
 std::string parts_to_text(const Manifest& part) {
   std::string text;
   for (const Manifest::File& f : part.files)
-    text += fmt::format("file {} {} {}\n", f.name, f.bytes, f.hash);
+    text += fmt::format("file {} {} {}\n", f.name, f.bytes, f.blocks);
   for (const Manifest::Piece& p : part.pieces) {
     text += fmt::format("piece {} {} {} {} {} {} {} {} {}\n", p.tensor, p.file, p.dataset,
                         p.position, p.hash, p.global.dims(), join(p.global), join(p.slice.offset),
@@ -46,7 +46,7 @@ void add_parts(const std::string& text, Manifest& whole) {
     in >> kind;
     if (kind == "file") {
       Manifest::File& f = whole.files.emplace_back();
-      in >> f.name >> f.bytes >> f.hash;
+      in >> f.name >> f.bytes >> f.blocks;
     } else {
       Manifest::Piece& p = whole.pieces.emplace_back();
       int dims = 0;

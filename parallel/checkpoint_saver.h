@@ -59,9 +59,9 @@ class CheckpointSaver {
   Communicator& world_;
   Options options_;
   Phase phase_ = Phase::kIdle;
-  Manifest state_;                    // of the save under way
-  std::vector<SavedTensor> tensors_;  // what it writes
-  Arena copy_;                        // the memory behind them; kept for the next save
+  Manifest state_;                     // of the save under way
+  std::vector<SavedTensor> tensors_;   // what it writes
+  Arena copy_;                         // the memory behind them; kept for the next save
   std::atomic<int64_t> progress_ = 0;  // grows while the job gets on
   std::future<void> job_;
 };

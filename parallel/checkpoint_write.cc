@@ -4,8 +4,8 @@
 #include <map>
 
 #include "core/hdf5.h"
-#include "core/mapped_file.h"
 #include "core/new_file.h"
+#include "core/regular_file.h"
 #include "parallel/boxes.h"
 #include "parallel/checkpoint_folder.h"
 #include "parallel/checkpoint_parts.h"
@@ -85,11 +85,7 @@ void write_described_part(const std::string& folder, int rank, int64_t step,
 void collect_parts(const std::string& folder, int ranks, Manifest& manifest) {
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = folder + "/" + part_file(rank);
-    {
-      const MappedFile file(path);
-      add_parts({reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())},
-                manifest);
-    }
+    add_parts(content_of(path), manifest);
     std::filesystem::remove(path);
   }
 }

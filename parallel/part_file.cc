@@ -13,8 +13,7 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kBlock =
-    1 << 20;  // bytes that are hashed and written, or read and hashed, at a time
+constexpr int64_t kBlock = kHashedBlock;  // bytes hashed and written, or read and hashed, at a time
 constexpr int64_t kHint = 8 << 20;        // bytes between two hints to start writing to the disk
 constexpr int64_t kUnsynced = 256 << 20;  // bytes that may be on their way: the last sync is short
 
@@ -125,7 +124,7 @@ int64_t PartFile::wait_for_block(int64_t at) {
 
 void PartFile::follow() {
   std::vector<std::byte> block(static_cast<size_t>(std::min(kBlock, file_.size())));
-  Hasher whole, slice;
+  Hasher slice;
   auto piece = order_.begin();
   int64_t at = 0;
   while (at < file_.size()) {
@@ -133,7 +132,7 @@ void PartFile::follow() {
     if (end == at) return;  // given up
     const auto bytes = std::span(block).first(static_cast<size_t>(end - at));
     file_.read(at, bytes);
-    whole.add(bytes);
+    blocks_ += hash_of(bytes);
     for (; piece != order_.end(); ++piece) {
       const int64_t first = pieces_[*piece].position, last = first + bytes_of(pieces_[*piece]);
       const int64_t from = std::max(at, first), to = std::min(end, last);
@@ -146,7 +145,6 @@ void PartFile::follow() {
     }
     at = end;
   }
-  whole_ = whole.text();
 }
 
 Manifest::File PartFile::finish() {
@@ -161,7 +159,7 @@ Manifest::File PartFile::finish() {
     }
   }
   const std::string name = file_.path().substr(file_.path().rfind('/') + 1);
-  return {name, file_.size(), whole_};
+  return {name, file_.size(), blocks_};
 }
 
 }  // namespace weft

@@ -15,7 +15,7 @@ namespace weft {
 
 // The file of one rank while it is filled in: laid out by HDF5, the bytes of its slices written by
 // us. A thread follows the writer from front to back, reads what now stands in the file and hashes
-// it, slice by slice and whole: when the last byte is written, all of it has been looked at.
+// it, slice by slice and block by block: when the last byte is written, all of it has been looked at.
 // Beside the caller's memory it takes one block.
 class PartFile {
  public:
@@ -28,7 +28,7 @@ class PartFile {
 
   // Writes and hashes one slice; in any order, each once.
   void write(size_t piece, const std::byte* data);
-  // Syncs; Error where the file does not hold what was written. Size and hash of the whole file.
+  // Syncs; Error where the file does not hold what was written. Size and hashes of the whole file.
   Manifest::File finish();
 
  private:
@@ -53,7 +53,7 @@ class PartFile {
   bool stop_ = false;
 
   std::vector<std::string> found_;  // hashes of the slices in the file, by piece
-  std::string whole_;               // of the file
+  std::string blocks_;              // those of the file's blocks
   std::exception_ptr failure_;      // of the follower
   std::thread follower_;
 };

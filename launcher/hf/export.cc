@@ -5,6 +5,7 @@
 #include "launcher/hf/convert.h"
 #include "launcher/hf/family.h"
 #include "layers/model_stage.h"
+#include "parallel/checkpoint_reader.h"
 
 namespace weft {
 namespace {
@@ -166,15 +167,9 @@ void name_type(nlohmann::json& config, const std::string& type) {
   if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = name;
 }
 
-}  // namespace
-
-ExportReport export_model(Runtime& runtime, const std::string& asked, const std::string& folder,
-                          const ExportOptions& options) {
-  const FoundCheckpoint from = open_checkpoint(asked);
+ExportReport export_from(Runtime& runtime, const FoundCheckpoint& from, const std::string& folder,
+                         const ExportOptions& options) {
   const Config config = config_from_text(from.manifest.config, from.path);
-  if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder))) {
-    throw ConfigError("{}: is not empty; name a new folder", folder);
-  }
   const std::string carried = carried_with(from.path, config.run.init);
   Exported as = describe(config.model, carried);
   const Types types(carried, options.dtype, config.train.precision);
@@ -201,6 +196,25 @@ ExportReport export_model(Runtime& runtime, const std::string& asked, const std:
   write_text_file(folder + "/config.json", as.text);  // last: a folder with it is whole
   return {as.family->name, static_cast<int64_t>(map.order().size()),
           static_cast<int64_t>(shards.size())};
+}
+
+}  // namespace
+
+ExportReport export_model(Runtime& runtime, const std::string& asked, const std::string& folder,
+                          const ExportOptions& options) {
+  if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder))) {
+    throw ConfigError("{}: is not empty; name a new folder", folder);
+  }
+  ExportReport report;
+  use_checkpoint(asked, [&](const FoundCheckpoint& from) {
+    try {
+      report = export_from(runtime, from, folder, options);
+    } catch (...) {  // half a folder is of no use, and in the way of the next
+      fs::remove_all(folder);
+      throw;
+    }
+  });
+  return report;
 }
 
 }  // namespace weft

@@ -19,10 +19,11 @@ Manifest good() {
   Manifest m{.step = 5, .samples = 40, .updates = 5, .seed = -3, .config = "[model]\n"};
   m.data["corpus.bin"] = "0011";
   m.layout["ranks"] = 2;
-  m.files = {{"rank-00000.h5", 4096, kHash}, {"rank-00001.h5", 4096, kHash}};
+  m.files = {{"rank-00000.h5", 4096, kHash}, {"rank-00001.h5", kHashedBlock + 1, kHash + kHash}};
   m.pieces = {
       {"parameters/w", "rank-00000.h5", "parameters/w", {6, 4}, {{0, 0}, {4, 4}}, 2048, kHash},
       {"parameters/w", "rank-00001.h5", "parameters/w", {6, 4}, {{4, 0}, {2, 4}}, 4064, kHash}};
+  m.others = {{"tokenizer.json", 5, kHash}, {"nothing", 0, ""}};
   m.index = {"index.h5", 900, kHash};
   return m;
 }
@@ -107,6 +108,15 @@ INSTANTIATE_TEST_SUITE_P(
          "more than it has bytes"},
         {"SpacedName", [](json& b) { b["slices"][0]["tensor"] = "a b"; }, "tensor name"},
         {"Hash", [](json& b) { b["files"][0]["hash"] = "zz"; }, "hash"},
+        {"OtherHash", [](json& b) { b["files"][0]["hash"] = kHash; }, "hashes that do not fit"},
+        {"FewBlocks", [](json& b) { b["files"][1]["blocks"] = kHash; }, "hash"},
+        {"HalfABlock", [](json& b) { b["files"][0]["blocks"] = kHash + "7"; }, "hash"},
+        {"OddBlock", [](json& b) { b["files"][0]["blocks"] = std::string(32, 'g'); }, "hash"},
+        {"ManyBytes", [](json& b) { b["files"][0]["bytes"] = kHuge; }, "impossible"},
+        {"OtherTwice", [](json& b) { b["others"][1]["name"] = "tokenizer.json"; }, "twice"},
+        {"OtherIsAFile", [](json& b) { b["others"][0]["name"] = "rank-00000.h5"; }, "twice"},
+        {"OtherIsTheIndex", [](json& b) { b["others"][0]["name"] = "index.h5"; }, "twice"},
+        {"OtherElsewhere", [](json& b) { b["others"][0]["name"] = "../x"; }, "file name"},
         {"Step", [](json& b) { b["step"] = -1; }, "step"},
         {"NoStep", [](json& b) { b.erase("step"); }, "step"},
         {"Data",
@@ -126,10 +136,11 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Manifest, OfAnotherVersionIsRefusedWithAdvice) {
   json body = json::parse(to_json(good()))["manifest"];
   body["version"] = 1;
-  EXPECT_EQ(message_of<OtherVersion>([&] { manifest_from_json(signed_text(body), "here"); }),
-            "here: the checkpoint has format 1, this program reads format 2: an older weft wrote it. "
-            "Go on with that one, or start anew: run.resume=never keeps these checkpoints beside the "
-            "new ones");
+  EXPECT_EQ(
+      message_of<OtherVersion>([&] { manifest_from_json(signed_text(body), "here"); }),
+      "here: the checkpoint has format 1, this program reads format 3: an older weft wrote it. "
+      "Go on with that one, or start anew: run.resume=never keeps these checkpoints beside the "
+      "new ones");
 }
 
 TEST(Manifest, ThatNestsDeeplyIsRefusedWithoutUsingUpTheStack) {
@@ -195,7 +206,7 @@ TEST(Manifest, IsOfSlicesThatCoverTensorsOnce) {
     try {
       manifest_from_json(to_json(m), "here");
       EXPECT_TRUE(once) << "round " << round;
-    } catch (const ConfigError& damage) {
+    } catch (const Damage& damage) {
       EXPECT_FALSE(once) << "round " << round << ": " << damage.what();
     }
   }

@@ -1,9 +1,10 @@
-// Files read front to back by several threads, and hashes of what comes in pieces.
+// Files that are read, links among them, and hashes of what comes in pieces.
 #include "core/regular_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "core/error.h"
@@ -13,8 +14,6 @@
 namespace weft::test {
 namespace {
 
-constexpr int64_t kMiB = 1 << 20;
-
 std::string pattern(int64_t bytes) {
   std::string text(static_cast<size_t>(bytes), '\0');
   uint32_t x = 1;
@@ -22,41 +21,44 @@ std::string pattern(int64_t bytes) {
   return text;
 }
 
-// Around the borders of blocks, and more blocks than are read ahead.
-TEST(ReadThrough, GivesEveryByteOnceAndInOrder) {
+TEST(RegularFile, GivesAnyOfItsBytes) {
   const ScratchFolder folder;
-  for (const int64_t size :
-       {int64_t{0}, int64_t{1}, kMiB, 4 * kMiB - 1, 4 * kMiB, 4 * kMiB + 1, 43 * kMiB + 7}) {
-    const std::string text = pattern(size);
-    put_file(folder / "file", text);
-    std::string read;
-    read_through(RegularFile(folder / "file"), [&](int64_t at, std::span<const std::byte> block) {
-      EXPECT_EQ(at, static_cast<int64_t>(read.size()));
-      read.append(reinterpret_cast<const char*>(block.data()), block.size());
-    });
-    EXPECT_TRUE(read == text) << size;
-  }
+  const std::string text = pattern(9973);
+  put_file(folder / "file", text);
+  const RegularFile file(folder / "file");
+  EXPECT_EQ(file.size(), 9973);
+  EXPECT_TRUE(content_of(file) == text);
+  std::string part(100, ' ');
+  file.read(9873, std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(part, text.substr(9873));
 }
 
-TEST(ReadThrough, EndsWithTheExceptionOfItsUser) {
+TEST(RegularFile, TellsOfBytesThatAreGone) {
   const ScratchFolder folder;
-  put_file(folder / "file", pattern(9 * kMiB));
+  put_file(folder / "file", pattern(9000));
   const RegularFile file(folder / "file");
-  EXPECT_THROW(read_through(file,
-                            [](int64_t at, std::span<const std::byte>) {
-                              if (at > 0) throw Error("enough");
-                            }),
-               Error);
-}
-
-TEST(ReadThrough, TellsOfAFileThatBecameShorter) {
-  const ScratchFolder folder;
-  put_file(folder / "file", pattern(9 * kMiB));
-  const RegularFile file(folder / "file");
-  std::filesystem::resize_file(folder / "file", 5 * kMiB + 3);
-  const std::string said =
-      message_of<Error>([&] { read_through(file, [](int64_t, std::span<const std::byte>) {}); });
+  std::filesystem::resize_file(folder / "file", 5003);
+  const std::string said = message_of<ReadError>([&] { content_of(file); });
   EXPECT_NE(said.find("became shorter while it was read"), std::string::npos) << said;
+}
+
+// The reason tells a file that is gone from one that cannot be opened now.
+TEST(RegularFile, TellsWhyItCannotBeOpened) {
+  const ScratchFolder folder;
+  const auto reason_of = [](const std::string& path, RegularFile::Links links) {
+    try {
+      const RegularFile file(path, links);
+      return -1;
+    } catch (const OpenError& failure) {
+      return failure.reason;
+    }
+  };
+  put_file(folder / "file", "x");
+  std::filesystem::create_symlink("file", folder / "link");
+  EXPECT_EQ(reason_of(folder / "link", RegularFile::Links::kFollow), -1);
+  EXPECT_EQ(reason_of(folder / "link", RegularFile::Links::kRefuse), ELOOP);
+  EXPECT_EQ(reason_of(folder / "missing", RegularFile::Links::kRefuse), ENOENT);
+  EXPECT_EQ(reason_of(folder / "", RegularFile::Links::kFollow), 0);
 }
 
 TEST(RegularFile, RefusesWhatIsNone) {

@@ -121,6 +121,37 @@ TEST_F(CheckpointCommand, AFileThatIsALinkIsRefused) {
   EXPECT_NE(said.find("leads elsewhere"), std::string::npos) << said;
 }
 
+// Whoever only reads weights compares what it reads, on whatever rank, and takes the one before.
+TEST_F(CheckpointCommand, ThatIsDamagedGivesWayToTheOneBefore) {
+  const std::string file = newest + "/rank-00001.h5";
+  fs::resize_file(file, fs::file_size(file) - 1);
+  const std::string before = run + "/checkpoints/step-000000001", told = file + ": has ";
+  const std::vector<std::string> generate = {"generate", "--prompt", "a", "--tokens", "2",
+                                             "--endless", "--checkpoint"};
+  const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  for (const int ranks : {1, 2}) {
+    const Outcome o = ranks == 1 ? run_weft(with(generate, {run})) : run_ranked(2, with(generate, {run}));
+    EXPECT_EQ(o.code, 0) << o.err;
+    const size_t at = o.err.find(told);
+    EXPECT_NE(at, std::string::npos) << o.err;
+    EXPECT_EQ(o.err.find(told, at + 1), std::string::npos) << "once, by one rank: " << o.err;
+  }
+  const Outcome named = run_weft(with(generate, {newest}));
+  EXPECT_EQ(named.code, 2) << "no other one was asked for";
+  EXPECT_NE(named.err.find(told), std::string::npos) << named.err;
+  const Outcome init = run_ranked(
+      2, {"train", in_project("configs/tiny.toml"), "data.train=[\"" + (folder / "corpus") + "\"]",
+          "run.dir=" + (folder / "next"), "run.init=" + run, "train.steps=1", "train.sequence=16",
+          "train.global_batch=2", "train.micro_batch=1"});
+  EXPECT_EQ(init.code, 0) << init.err;
+  EXPECT_NE((init.out + init.err).find("starts from the weights of " + before), std::string::npos)
+      << init.out << init.err;
+  EXPECT_NE(init.err.find(told), std::string::npos) << init.err;
+}
+
 TEST_F(CheckpointCommand, TheIndexShowsWholeTensorsToH5py) {
   const std::string command = python_with("h5py");
   if (command.empty()) GTEST_SKIP() << "no python3 with h5py here (WEFT_PYTHON names another python)";

@@ -9,8 +9,9 @@
 namespace weft::test {
 namespace {
 
-// Random boxes of tensors of up to four dims, fed in pieces of random sizes, against one copy.
-TEST(BoxStream, CopiesWhatOneCopyWould) {
+// Random boxes of tensors of up to four dims, their bytes given in parts of random sizes and in any
+// order, against one copy.
+TEST(BoxCopy, OfPartsCopiesWhatOneCopyWould) {
   const RandomStream random(11, "boxes");
   uint64_t drawn = 0;
   const auto draw = [&](int64_t below) {
@@ -28,18 +29,48 @@ TEST(BoxStream, CopiesWhatOneCopyWould) {
     }
     std::vector<float> source(static_cast<size_t>(from.elements()));
     std::iota(source.begin(), source.end(), 1.0f);
-    std::vector<float> once(static_cast<size_t>(to.elements()), -1), fed = once;
+    std::vector<float> once(static_cast<size_t>(to.elements()), -1), parts = once, placed = once;
     copy_box({reinterpret_cast<const char*>(source.data()), from, from_offset},
              {reinterpret_cast<char*>(once.data()), to, to_offset}, extent);
-    BoxStream stream(from, from_offset, {reinterpret_cast<char*>(fed.data()), to, to_offset},
-                     extent);
-    const auto bytes = std::as_bytes(std::span(source));
-    for (size_t at = 0; at < bytes.size();) {
-      const size_t count = std::min(bytes.size() - at, static_cast<size_t>(1 + draw(97)));
-      stream.feed(static_cast<int64_t>(at), bytes.subspan(at, count));
-      at += count;
+    std::vector<bool> inside(4 * source.size(), false);  // by byte: whether it is in the box
+    for (const float copied : once) {
+      if (copied > 0) std::fill_n(inside.begin() + 4 * (static_cast<int64_t>(copied) - 1), 4, true);
     }
-    EXPECT_EQ(once, fed) << fmt::format("{} at {} of {}", extent, from_offset, from);
+    const auto to_box = [&](std::vector<float>& data) -> BoxIn {
+      return {reinterpret_cast<char*>(data.data()), to, to_offset};
+    };
+    const BoxCopy copy(from, from_offset, to_box(parts), extent);
+    const BoxCopy place(from, from_offset, to_box(placed), extent);
+    const auto bytes = std::as_bytes(std::span(source));
+    std::vector<BoxCopy::Range> ranges;
+    for (int64_t at = 0; at < std::ssize(bytes);) {
+      const int64_t end = std::min(std::ssize(bytes), at + 1 + draw(97));
+      ranges.insert(ranges.begin() + draw(std::ssize(ranges) + 1), {at, end});
+      at = end;
+    }
+    for (const BoxCopy::Range& r : ranges) {
+      const auto part = [&](BoxCopy::Range x) {
+        return bytes.subspan(static_cast<size_t>(x.begin), static_cast<size_t>(x.end - x.begin));
+      };
+      copy.copy(r.begin, part(r));
+      // What is needed of a part is known, and where it goes when it does as it stands.
+      const BoxCopy::Range needed = place.within(r);
+      const auto begin = inside.begin() + r.begin, end = inside.begin() + r.end;
+      const auto first = std::find(begin, end, true);
+      EXPECT_EQ(needed.empty(), first == end);
+      if (needed.empty()) continue;
+      const auto last = std::find(std::reverse_iterator(end), std::reverse_iterator(begin), true);
+      EXPECT_EQ(needed.begin, first - inside.begin());
+      EXPECT_EQ(needed.end, last.base() - inside.begin());
+      if (std::byte* const there = place.place_of(needed)) {
+        std::copy(part(needed).begin(), part(needed).end(), there);
+      } else {
+        place.copy(needed.begin, part(needed));
+      }
+    }
+    const std::string what = fmt::format("{} at {} of {}", extent, from_offset, from);
+    EXPECT_EQ(once, parts) << what;
+    EXPECT_EQ(once, placed) << what;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "parallel/checkpoint.h"
+#include "parallel/checkpoint_reader.h"
 #include "parallel/optimizer.h"
 #include "parallel/thread_comm.h"
 #include "tests/support/scratch_folder.h"

@@ -6,6 +6,7 @@
 
 #include "core/hash.h"
 #include "core/parameter.h"
+#include "tests/parallel/small_checkpoints.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
@@ -45,7 +46,7 @@ TEST(Checkpoint, IsReadByAnotherLayoutThanWroteIt) {
   const SavedTensor whole = piece(rig, tensor_rank(0, 1));
   fill(whole);
   save_checkpoint(folder / "c", {.step = 7}, {whole}, 0);
-  const auto found = newest_checkpoint(folder / "c", [](const std::string& what) { FAIL() << what; });
+  const auto found = newest_whole(folder / "c", [](const std::string& what) { FAIL() << what; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->manifest.step, 7);
   for (int rank = 0; rank < 2; ++rank) {
@@ -83,9 +84,9 @@ TEST(Checkpoint, LeftUnfinishedIsNotSeen) {
   Rig rig;
   const ScratchFolder folder;
   std::filesystem::create_directories(folder / "c/.writing-step-000000009");
-  EXPECT_FALSE(newest_checkpoint(folder / "c", [](const std::string&) {}));
+  EXPECT_FALSE(newest_whole(folder / "c", [](const std::string&) {}));
   save_checkpoint(folder / "c", {.step = 3}, {piece(rig, tensor_rank(0, 1))}, 0);
-  EXPECT_EQ(newest_checkpoint(folder / "c", [](const std::string&) {})->manifest.step, 3);
+  EXPECT_EQ(newest_whole(folder / "c", [](const std::string&) {})->manifest.step, 3);
 }
 
 // Not damage: nobody shall be thrown back to an older one without being asked.
@@ -96,11 +97,11 @@ TEST(Checkpoint, OfAnotherVersionIsRefusedWithAdvice) {
   save_checkpoint(folder / "c", {.step = 3}, {whole}, 0);
   const std::string manifest = save_checkpoint(folder / "c", {.step = 4}, {whole}, 0) + "/manifest.json";
   nlohmann::json body = nlohmann::json::parse(get_file(manifest))["manifest"];
-  body["version"] = 3;
+  body["version"] = 4;
   put_file(manifest, nlohmann::json{{"hash", hash_of(body.dump())}, {"manifest", body}}.dump());
   const std::string said = message_of<OtherVersion>(
-      [&] { newest_checkpoint(folder / "c", [](const std::string& what) { FAIL() << what; }); });
-  EXPECT_NE(said.find("format 3, this program reads format 2: a newer weft"), std::string::npos) << said;
+      [&] { newest_whole(folder / "c", [](const std::string& what) { FAIL() << what; }); });
+  EXPECT_NE(said.find("format 4, this program reads format 3: a newer weft"), std::string::npos) << said;
   EXPECT_NE(said.find("run.resume=never"), std::string::npos) << said;
 }
 
@@ -110,7 +111,7 @@ TEST(Checkpoint, FailsWhenNoneOfThemIsWhole) {
   const std::string path = save_checkpoint(folder / "c", {.step = 3}, {piece(rig, tensor_rank(0, 1))}, 0);
   std::filesystem::resize_file(path + "/rank-00000.h5", 100);
   std::string damage;
-  EXPECT_THROW(newest_checkpoint(folder / "c", [&](const std::string& what) { damage = what; }), Error);
+  EXPECT_THROW(newest_whole(folder / "c", [&](const std::string& what) { damage = what; }), Error);
   EXPECT_NE(damage.find("has 100 bytes"), std::string::npos) << damage;
 }
 

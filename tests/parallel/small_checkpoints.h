@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "parallel/checkpoint.h"
+#include "parallel/checkpoint_folder.h"
+#include "parallel/self_comm.h"
 #include "tests/support/rig.h"
 
 namespace weft::test {
@@ -25,8 +27,16 @@ inline float value_in(const FoundCheckpoint& found) {
   return same ? *x : std::numeric_limits<float>::quiet_NaN();
 }
 
+// The newest one in which no byte is damaged.
+inline std::optional<FoundCheckpoint> newest_whole(const std::string& folder,
+                                                   const ReportDamage& report) {
+  Rig rig(1);
+  SelfComm self;
+  return use_newest(rig.exec, self, published_checkpoints(folder), report,
+                    [](const FoundCheckpoint& found) { verify_checkpoint(found.path); });
+}
 inline FoundCheckpoint newest(const std::string& folder) {
-  return newest_checkpoint(folder, [](const std::string&) {}).value();
+  return newest_whole(folder, [](const std::string&) {}).value();
 }
 
 }  // namespace weft::test
