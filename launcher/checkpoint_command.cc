@@ -99,17 +99,18 @@ void verify_all(const std::string& path, bool json) {
   bool damaged = false;
   for (const std::string& one : list_checkpoints(path)) {
     Json entry = {{"path", one}, {"whole", true}, {"damage", nullptr}};
-    try {
-      const Manifest m = verify_completely(one).manifest;
+    Manifest m;
+    const std::string damage = damage_of([&] { m = verify_completely(one).manifest; });
+    if (damage.empty()) {
       entry["files"] = m.files.size();
       entry["slices"] = m.pieces.size();
       if (!json)
         fmt::print("{}: whole, {} files, {} slices\n", one, m.files.size(), m.pieces.size());
-    } catch (const Error& damage) {
+    } else {
       damaged = true;
       entry["whole"] = false;
-      entry["damage"] = damage.what();
-      if (!json) fmt::print("{}: DAMAGED: {}\n", one, damage.what());
+      entry["damage"] = damage;
+      if (!json) fmt::print("{}: DAMAGED: {}\n", one, damage);
     }
     all.push_back(std::move(entry));
   }

@@ -87,7 +87,7 @@ void evaluate(const EvalOptions& options, const std::function<void(EvalSession&)
 
 const Tokenizer& EvalSession::tokenizer() const {
   if (!tokenizer_) {
-    tokenizer_ = tokenizer_of_checkpoint(here_.found.path, config(), options_.tokenizer);
+    tokenizer_ = tokenizer_of_checkpoint(here_.found, config(), options_.tokenizer);
   }
   return *tokenizer_;
 }

@@ -64,7 +64,7 @@ class Session {
   Session(const GenerateOptions& o, ModelHere& here)
       : o_(o),
         here_(here),
-        tokenizer_(tokenizer_of_checkpoint(here.found.path, here.model.config(), o.tokenizer)) {}
+        tokenizer_(tokenizer_of_checkpoint(here.found, here.model.config(), o.tokenizer)) {}
 
   // Continues all prompts side by side; shows the first one as it comes when there is only one.
   nlohmann::json run(const std::vector<std::string>& prompts) {

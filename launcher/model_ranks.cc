@@ -48,6 +48,7 @@ ModelHere::ModelHere(const std::string& checkpoint, DType precision, int threads
                              loaded.reset();  // one in memory at a time
                              loaded = std::make_unique<LoadedModel>(runtime, from, precision, mesh,
                                                                     travel);
+                             others_of(from);  // whole as well
                            })),
       model(*loaded) {}
 

@@ -46,6 +46,8 @@ std::string reshard(const FoundCheckpoint& from, const Resharding& how,
   Manifest manifest = from.manifest;
   manifest.files.clear();
   manifest.pieces.clear();
+  const OtherFiles others = others_of(from);
+  for (const auto& [name, content] : others) bytes += std::ssize(content);
   Ledger ledger;
   Pool pool(ledger);
   CheckpointReader reader(from);
@@ -62,6 +64,7 @@ std::string reshard(const FoundCheckpoint& from, const Resharding& how,
       manifest.files.insert(manifest.files.end(), written.files.begin(), written.files.end());
       manifest.pieces.insert(manifest.pieces.end(), written.pieces.begin(), written.pieces.end());
     }
+    write_others(beside, others, manifest);
     return publish_checkpoint(checkpoints, manifest, 0);
   } catch (...) {
     abandon_writing(checkpoints, manifest.step);

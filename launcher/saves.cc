@@ -11,7 +11,8 @@
 
 namespace weft {
 
-Saves::Saves(const Config& config, Exec& exec, Communicator& world, Voice voice)
+Saves::Saves(const Config& config, Exec& exec, Communicator& world, Voice voice,
+             OtherFiles others)
     : run_(config.run),
       exec_(exec),
       world_(world),
@@ -21,6 +22,7 @@ Saves::Saves(const Config& config, Exec& exec, Communicator& world, Voice voice)
               .keep = config.run.keep,
               .where = config.run.background_save ? CheckpointSaver::Where::kBackground
                                                   : CheckpointSaver::Where::kForeground,
+              .others = std::move(others),
               .alive = voice_.alive}) {}
 
 void Saves::check_room(const std::vector<SavedTensor>& tensors) {

@@ -17,7 +17,8 @@ class Saves {
     std::function<void(const std::string&)> record;  // what may be looked up later
     std::function<void()> alive = {};                // a save that is waited for gets on
   };
-  Saves(const Config& config, Exec& exec, Communicator& world, Voice voice);
+  // `others`: files that go into every checkpoint; rank 0's count.
+  Saves(const Config& config, Exec& exec, Communicator& world, Voice voice, OtherFiles others = {});
 
   // Before training starts: ConfigError when the disk has no room for one checkpoint; a warning
   // when it has none for all that run.keep lets stay.

@@ -5,11 +5,12 @@
 
 #include "core/run_config.h"
 #include "core/tokenizer.h"
+#include "parallel/checkpoint.h"
 
 namespace weft {
 
 // Where tokenizers lie: beside datasets (PREFIX.tokenizer.json, written by `weft data build`), in
-// run folders and in checkpoints (tokenizer.json, copied there so that a model can be used later).
+// run folders and in checkpoints (tokenizer.json, so that a model can be used without its data).
 
 // PREFIX.tokenizer.json where it exists, else nothing.
 std::string tokenizer_beside(const std::string& dataset_prefix);
@@ -21,14 +22,16 @@ std::unique_ptr<Tokenizer> load_for_text(const std::string& path);
 // none (bytes). ConfigError when it has more ids than the model, or the training sets' own differ.
 std::string tokenizer_of_run(const Config& config);
 
-// The tokenizer of a checkpoint folder: `asked` (a file), else tokenizer.json in the checkpoint, in
-// its run's folder, data.tokenizer, or bytes where the vocabulary holds them. ConfigError when it
-// has more ids than the model.
-std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const std::string& checkpoint,
+// The tokenizer of a checkpoint: `asked` (a file), else the tokenizer.json that its manifest names,
+// that in its run's folder, data.tokenizer, or bytes where the vocabulary holds them. ConfigError when
+// it has more ids than the model.
+std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const FoundCheckpoint& checkpoint,
                                                    const Config& config, const std::string& asked);
 
-// Copies a tokenizer.json into a run's or checkpoint's folder, so that the model can be used
-// without its data. Nothing for an empty path or where the same is there.
-void keep_tokenizer(const std::string& path, const std::string& folder);
+// A tokenizer.json as one of a checkpoint's other files; none for an empty path.
+OtherFiles tokenizer_file(const std::string& path);
+
+// Copies a tokenizer.json into a run's folder. Nothing for an empty path or where the same is there.
+void keep_tokenizer(const std::string& path, const std::string& run_dir);
 
 }  // namespace weft

@@ -61,11 +61,9 @@ class TrainRun {
         log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
         saves_(config, runtime_.exec(), world(),
                {.warn = [this](const std::string& text) { tell(text); },
-                .record = [this](const std::string& text) {
-                  log_.info("{}", text);
-                  if (first_) keep_tokenizer_beside(saves_.newest());
-                },
-                .alive = [this] { ranks_.mesh->activity().at("saving"); }}) {
+                .record = [this](const std::string& text) { log_.info("{}", text); },
+                .alive = [this] { ranks_.mesh->activity().at("saving"); }},
+               tokenizer_file(data_.tokenizer)) {
     check_memory(memory_need(config, runtime_.ledger(), trainer_.tensors_to_save(),
                              ranks.mesh->here()),
                  this_launch().local_size, available_memory());
@@ -129,15 +127,6 @@ class TrainRun {
   void tell(const std::string& text) {  // also those who come later
     log_.warning("{}", text);
     say(text);
-  }
-
-  // A disk that is full by now has room for the model, which can be used with --tokenizer.
-  void keep_tokenizer_beside(const std::string& checkpoint) {
-    try {
-      keep_tokenizer(data_.tokenizer, checkpoint);
-    } catch (const std::exception& e) {
-      tell(fmt::format("tokenizer  not copied to {}: {}", checkpoint, e.what()));
-    }
   }
 
   // A rank that reads gets on, however long that takes.

@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "launcher/loaded_model.h"
-#include "launcher/tokenizer_files.h"
 #include "parallel/boxes.h"
 #include "parallel/checkpoint_reader.h"
 
@@ -169,9 +168,7 @@ std::string upcycle(Runtime& runtime, const FoundCheckpoint& dense, const Upcycl
   manifest.seed = dense.manifest.seed;
   manifest.config = resolved(config);
   const std::string path =
-      save_checkpoint(checkpoint_folder(folder), manifest, saved_weights(store), 0);
-  if (std::filesystem::exists(dense.path + "/tokenizer.json"))
-    keep_tokenizer(dense.path + "/tokenizer.json", path);
+      save_checkpoint(checkpoint_folder(folder), manifest, saved_weights(store), 0, others_of(dense));
   config.run.init = folder;
   config.run.dir = folder + "/run";
   std::ofstream file(folder + "/config.toml");

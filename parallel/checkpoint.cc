@@ -17,26 +17,10 @@ namespace {
 
 constexpr int64_t kMaxManifest = int64_t{1} << 30;  // bytes
 
-// Whether the system says that bytes are gone. What else it may say (no right to read, too many open
-// files, no memory) is no word about the checkpoint.
+// Whether the system says that bytes are gone.
 bool tells_damage(int reason) {
   return reason == 0 || reason == ENOENT || reason == ENOTDIR || reason == ELOOP || reason == EIO ||
          reason == EUCLEAN || reason == EBADMSG;
-}
-
-std::string damage_of(const std::function<void()>& use) {
-  try {
-    use();
-    return "";
-  } catch (const Damage& damage) {
-    return damage.what();
-  } catch (const OpenError& failure) {
-    if (!tells_damage(failure.reason)) throw;
-    return failure.what();
-  } catch (const ReadError& failure) {
-    if (!tells_damage(failure.reason)) throw;
-    return failure.what();
-  }
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -69,6 +53,21 @@ std::string hash_of_slice(const RegularFile& file, const Manifest::Piece& piece)
 
 }  // namespace
 
+std::string damage_of(const std::function<void()>& use) {
+  try {
+    use();
+    return "";
+  } catch (const Damage& damage) {
+    return damage.what();
+  } catch (const OpenError& failure) {
+    if (!tells_damage(failure.reason)) throw;
+    return failure.what();
+  } catch (const ReadError& failure) {
+    if (!tells_damage(failure.reason)) throw;
+    return failure.what();
+  }
+}
+
 FoundCheckpoint read_checkpoint(const std::string& path) {
   const std::string name = path + "/" + kManifestName;
   const RegularFile file(name, RegularFile::Links::kRefuse);
@@ -97,9 +96,21 @@ FoundCheckpoint verify_completely(const std::string& path) {
       }
       expected.push_back({{p.dataset, p.slice.extent}, p.position});
     }
-    check_hdf5(file.path(), expected);
+    try {
+      check_hdf5(file.path(), expected);
+    } catch (const Error& otherwise) {
+      throw Damage("{}", otherwise.what());
+    }
   }
   return found;
+}
+
+OtherFiles others_of(const FoundCheckpoint& found) {
+  OtherFiles others;
+  for (const Manifest::File& file : found.manifest.others) {
+    others[file.name] = content_of(found.path, file);
+  }
+  return others;
 }
 
 std::optional<FoundCheckpoint> use_newest(Exec& exec, Communicator& world,

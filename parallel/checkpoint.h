@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,15 +23,20 @@ struct SavedTensor {
   Tensor local;
 };
 
+// Small files that go with a model: name -> content.
+using OtherFiles = std::map<std::string, std::string>;
+
 // `state` carries everything but files and pieces. Afterwards all but the newest `keep` are removed
 // (keep 0: none is). Returns the published folder. Throws Error when the disk fails or has no room;
 // what was there before stays as it was.
 std::string save_checkpoint(const std::string& folder, Manifest state,
-                            const std::vector<SavedTensor>& tensors, int64_t keep);
+                            const std::vector<SavedTensor>& tensors, int64_t keep,
+                            OtherFiles others = {});
 // The same by all ranks together: each writes the tensors it answers for into a file of its own, on
-// a file system that all of them see. `state` is rank 0's.
+// a file system that all of them see. `state` and `others` are rank 0's.
 std::string save_checkpoint(Exec& exec, Communicator& world, const std::string& folder,
-                            Manifest state, const std::vector<SavedTensor>& tensors, int64_t keep);
+                            Manifest state, const std::vector<SavedTensor>& tensors, int64_t keep,
+                            OtherFiles others = {});
 
 struct FoundCheckpoint {
   std::string path;
@@ -44,10 +50,18 @@ FoundCheckpoint verify_checkpoint(const std::string& path);
 // each slice where the manifest has it.
 FoundCheckpoint verify_completely(const std::string& path);
 
+// Its other files, compared with the manifest. Throws Damage.
+OtherFiles others_of(const FoundCheckpoint& found);
+
 // Fills tensors from the slices that overlap them, whatever layout wrote these (checkpoint_reader.h).
 // ConfigError when one is missing or has another shape; Damage. `progress` is called now and then.
 void load_tensors(const FoundCheckpoint& from, const std::vector<SavedTensor>& into,
                   const std::function<void()>& progress = {});
+
+// What `use` says of a damaged checkpoint: text of Damage, or that the system has lost bytes of it;
+// empty when it says nothing. All else (no right to read, too many open files) is no word about the
+// checkpoint, and passes.
+std::string damage_of(const std::function<void()>& use);
 
 // Gives `use` one checkpoint after the other, the newest first, until it can use one: Damage that it
 // meets on any rank is reported (by rank 0) and sends all of them to the one before. Other exceptions

@@ -40,6 +40,9 @@ std::optional<SaveResult> CheckpointSaver::begin(Manifest state,
   WEFT_CHECK(idle(), "step {} is saved while step {} still is", state.step, state_.step);
   int64_t bytes = 0;
   for (const SavedTensor& t : tensors) bytes += t.local.bytes();
+  if (world_.rank() == 0) {
+    for (const auto& [name, content] : options_.others) bytes += std::ssize(content);
+  }
   bytes = sum_over(exec_, world_, bytes);
   std::string failure;
   if (world_.rank() == 0) {
@@ -132,7 +135,9 @@ std::optional<SaveResult> CheckpointSaver::advance(std::span<const int64_t> word
   phase_ = Phase::kPublishing;
   if (world_.rank() == 0) {
     start([this, ranks = world_.size()] {
-      collect_parts(writing_path(options_.folder, state_.step), ranks, state_);
+      const std::string beside = writing_path(options_.folder, state_.step);
+      collect_parts(beside, ranks, state_);
+      write_others(beside, options_.others, state_);
       publish_checkpoint(options_.folder, state_, options_.keep);
     });
   }
@@ -150,8 +155,10 @@ std::optional<SaveResult> CheckpointSaver::finish() {
 }
 
 std::string save_checkpoint(Exec& exec, Communicator& world, const std::string& folder,
-                            Manifest state, const std::vector<SavedTensor>& tensors, int64_t keep) {
-  CheckpointSaver saver(exec, world, {.folder = folder, .keep = keep});
+                            Manifest state, const std::vector<SavedTensor>& tensors, int64_t keep,
+                            OtherFiles others) {
+  CheckpointSaver saver(exec, world,
+                        {.folder = folder, .keep = keep, .others = std::move(others)});
   std::optional<SaveResult> result = saver.begin(std::move(state), tensors);
   if (!result) result = saver.finish();
   if (!result->failure.empty()) throw Error("{}", result->failure);
@@ -159,13 +166,14 @@ std::string save_checkpoint(Exec& exec, Communicator& world, const std::string& 
 }
 
 std::string save_checkpoint(const std::string& folder, Manifest state,
-                            const std::vector<SavedTensor>& tensors, int64_t keep) {
+                            const std::vector<SavedTensor>& tensors, int64_t keep,
+                            OtherFiles others) {
   Ledger ledger;
   Pool pool(ledger);
   ThreadPool thread(1);
   Exec exec{thread, pool, chosen_isa(), {}};
   SelfComm self;
-  return save_checkpoint(exec, self, folder, std::move(state), tensors, keep);
+  return save_checkpoint(exec, self, folder, std::move(state), tensors, keep, std::move(others));
 }
 
 }  // namespace weft

@@ -34,6 +34,7 @@ class CheckpointSaver {
     std::string folder;
     int64_t keep = 0;  // checkpoints that stay; 0: all
     Where where = Where::kForeground;
+    OtherFiles others = {};  // rank 0's go into every checkpoint
     // Called now and then by the thread that waits for a save, while that gets on.
     std::function<void()> alive = {};
   };

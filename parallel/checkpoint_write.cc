@@ -7,6 +7,7 @@
 #include "core/new_file.h"
 #include "core/regular_file.h"
 #include "parallel/boxes.h"
+#include "parallel/checked_file.h"
 #include "parallel/checkpoint_folder.h"
 #include "parallel/checkpoint_parts.h"
 #include "parallel/part_file.h"
@@ -54,6 +55,12 @@ void fill_pieces(PartFile& file, const std::vector<SavedTensor>& tensors, const 
 
 std::string part_file(int rank) { return rank_file(rank) + ".part"; }
 
+void write_text(const std::string& path, const std::string& text) {
+  NewFile file(path);
+  file.write(text.data(), static_cast<int64_t>(text.size()));
+  file.finish();
+}
+
 }  // namespace
 
 Manifest write_part(const std::string& folder, int rank, int64_t step,
@@ -76,9 +83,7 @@ Manifest write_part(const std::string& folder, int rank, int64_t step,
 void write_described_part(const std::string& folder, int rank, int64_t step,
                           const std::vector<SavedTensor>& tensors, const WriteHooks& hooks) {
   const std::string text = parts_to_text(write_part(folder, rank, step, tensors, hooks));
-  NewFile description(folder + "/" + part_file(rank));
-  description.write(text.data(), static_cast<int64_t>(text.size()));
-  description.finish();
+  write_text(folder + "/" + part_file(rank), text);
   save_drill(rank, step, SaveMoment::kSynced);
 }
 
@@ -87,6 +92,14 @@ void collect_parts(const std::string& folder, int ranks, Manifest& manifest) {
     const std::string path = folder + "/" + part_file(rank);
     add_parts(content_of(path), manifest);
     std::filesystem::remove(path);
+  }
+}
+
+void write_others(const std::string& folder, const OtherFiles& others, Manifest& manifest) {
+  manifest.others.clear();
+  for (const auto& [name, content] : others) {
+    write_text(folder + "/" + name, content);
+    manifest.others.push_back(describe_file(folder, name));
   }
 }
 

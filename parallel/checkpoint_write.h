@@ -27,4 +27,7 @@ void write_described_part(const std::string& folder, int rank, int64_t step,
 // Adds the descriptions of all ranks to `manifest` and removes their files.
 void collect_parts(const std::string& folder, int ranks, Manifest& manifest);
 
+// The other files of a checkpoint, synced and described in `manifest`.
+void write_others(const std::string& folder, const OtherFiles& others, Manifest& manifest);
+
 }  // namespace weft

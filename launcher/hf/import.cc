@@ -4,6 +4,7 @@
 
 #include "launcher/hf/convert.h"
 #include "launcher/hf/family.h"
+#include "launcher/tokenizer_files.h"
 #include "layers/model_stage.h"
 #include "parallel/checkpoint_folder.h"
 #include "parallel/checkpoint_write.h"
@@ -57,7 +58,8 @@ void check_types(const HfFolder& from, const std::vector<TensorLink>& links) {
 
 // One tensor in memory at a time, brought when it is its turn.
 std::string write_checkpoint(Pool& pool, const HfFolder& from, ImportPlan& plan,
-                             const std::string& checkpoints, Manifest manifest) {
+                             const std::string& checkpoints, Manifest manifest,
+                             const OtherFiles& others) {
   std::vector<SavedTensor> tensors;
   int64_t bytes = 0;
   for (const TensorLink& link : plan.links) {
@@ -72,6 +74,7 @@ std::string write_checkpoint(Pool& pool, const HfFolder& from, ImportPlan& plan,
     const Manifest written = write_part(beside, 0, manifest.step, tensors, {.bring = bring});
     manifest.files = written.files;
     manifest.pieces = written.pieces;
+    write_others(beside, others, manifest);
     return publish_checkpoint(checkpoints, manifest, 0);
   } catch (...) {
     abandon_writing(checkpoints, manifest.step);
@@ -118,7 +121,8 @@ std::string import_model(Runtime& runtime, HfFolder& from, const std::string& fo
   Manifest manifest;
   manifest.config = resolved(config);
   const std::string path =
-      write_checkpoint(runtime.pool(), from, *plan, checkpoint_folder(folder), std::move(manifest));
+      write_checkpoint(runtime.pool(), from, *plan, checkpoint_folder(folder), std::move(manifest),
+                       tokenizer_file(config.data.tokenizer));
   config.run.init = folder;
   config.run.dir = folder + "/run";
   std::ofstream file(folder + "/config.toml");

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/tokenizer.h"
+#include "launcher/resume.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 
@@ -76,6 +77,44 @@ TEST(TokenizerRun, GoesFromTextToGeneratedText) {
   ASSERT_EQ(g.code, 0) << g.err;
   EXPECT_NE(g.out.find("number 1 is caf\u00e9"), std::string::npos);
   EXPECT_EQ(json::parse(get_file(folder / "g.json"))["tokens"], 8);
+}
+
+// Not beside it but a part of it: hashed, verified, and carried to wherever the model goes.
+TEST(TokenizerRun, TheTokenizerIsAPartOfTheCheckpoint) {
+  const ScratchFolder folder;
+  build(folder, "a", "llama3.json");
+  const std::string only_a = "data.train=[\"" + (folder / "a") + "\"]";
+  Outcome o = run_weft(training(folder, {only_a, "train.steps=2", "run.checkpoint_every=1"}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  const std::string newest = folder / "run/checkpoints/step-000000002";
+  const std::string words = get_file(golden("llama3.json"));
+  EXPECT_TRUE(others_of(read_checkpoint(newest)).at("tokenizer.json") == words);
+  ASSERT_EQ(run_weft({"checkpoint", "reshard", folder / "run", folder / "one"}).code, 0);
+  EXPECT_TRUE(others_of(open_checkpoint(folder / "one")).at("tokenizer.json") == words);
+  const auto generate = [&](const std::string& from) {
+    return run_weft(
+        {"generate", "--checkpoint", from, "--prompt", "number", "--tokens", "1", "--endless"});
+  };
+  // With no other tokenizer in sight; a vocabulary of 420 holds bytes, which would be wrong words.
+  std::filesystem::rename(folder / "one/checkpoints/step-000000002", folder / "alone");
+  const Outcome with = generate(newest);
+  std::filesystem::remove(folder / "run/tokenizer.json");
+  EXPECT_EQ(generate(folder / "alone").out, with.out);
+
+  put_file(newest + "/tokenizer.json", words.substr(1));
+  o = run_weft({"checkpoint", "verify", folder / "run"});
+  EXPECT_EQ(o.code, 3);
+  EXPECT_NE(o.out.find("step-000000002: DAMAGED: " + newest + "/tokenizer.json: has "),
+            std::string::npos)
+      << o.out;
+  o = generate(folder / "run");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find(newest + "/tokenizer.json"), std::string::npos) << o.err;
+  EXPECT_EQ(run_weft({"checkpoint", "reshard", newest, folder / "two"}).code, 2);
+  // Going on, the run takes the one before as well.
+  o = run_weft(training(folder, {only_a, "train.steps=3"}));
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE((o.out + o.err).find("after step 1"), std::string::npos) << o.out << o.err;
 }
 
 TEST(TokenizerRun, RefusesTokenizersThatDoNotFit) {

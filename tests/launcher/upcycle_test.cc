@@ -56,7 +56,8 @@ struct Dense {
     }
     Manifest manifest;
     manifest.config = resolved(config);
-    save_checkpoint(checkpoint_folder(folder), manifest, saved_weights(store), 0);
+    save_checkpoint(checkpoint_folder(folder), manifest, saved_weights(store), 0,
+                    {{"tokenizer.json", "of the dense one"}});
     path = folder;
   }
   std::string path;
@@ -90,6 +91,9 @@ TEST_P(Upcycled, ComputesWhatTheDenseModelDid) {
   EXPECT_EQ(config.model.moe.experts, GetParam().how.experts);
   EXPECT_EQ(config.model.moe.ffn * GetParam().how.slices, 48);
   EXPECT_TRUE(std::filesystem::exists(folder.path().string() + "/sparse/config.toml"));
+  const FoundCheckpoint sparse = open_checkpoint(folder.path().string() + "/sparse");
+  EXPECT_EQ(others_of(sparse), others_of(open_checkpoint(dense.path)));
+  EXPECT_EQ(others_of(sparse).at("tokenizer.json"), "of the dense one");
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -219,7 +219,7 @@ class DiskAfterwards {
 void save(const std::string& folder, int64_t step, float value, int64_t keep) {
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
     save_checkpoint(exec, world, folder, {.step = step}, {rows_of(exec, world.rank(), 2, value)},
-                    keep);
+                    keep, {{"words", fmt::format("of step {}", step)}});
   });
 }
 
@@ -303,6 +303,7 @@ class PowerLoss : public testing::TestWithParam<Saves> {
     for (const std::string& path : there) {
       const FoundCheckpoint found = verify_completely(path);
       const float value = value_in(found);
+      EXPECT_EQ(others_of(found).at("words"), fmt::format("of step {}", found.manifest.step));
       ASSERT_EQ(found.manifest.step, saves.steps.at(static_cast<size_t>(value) - 1));
       EXPECT_GE(value, path != there.back() ? 1 : published ? last : last - 1);
     }
@@ -323,7 +324,7 @@ TEST_P(PowerLoss, LeavesWholeCheckpointsAtAnyMoment) {
   while (lose_power({.name = {}, .syncs = syncs})) ++syncs;
   const bool prunes = saves.steps.size() > 1, replaces = saves.steps.size() > 2;
   EXPECT_EQ(named, 7 + prunes + (replaces && !saves.exchanges));
-  EXPECT_GE(syncs, 10);  // two ranks' files, their descriptions, index, manifest, names
+  EXPECT_GE(syncs, 12);  // two ranks' files, their descriptions, words, index, manifest, names
   EXPECT_GE(seen_.size(), 8u) << "disks";
 }
 
