@@ -241,6 +241,11 @@ void check_dataset(hid_t file, const std::string& path, const Hdf5Expected& expe
 
 }  // namespace
 
+bool hdf5_is_threadsafe() {
+  hbool_t is = false;
+  return H5is_library_threadsafe(&is) >= 0 && is;
+}
+
 std::vector<int64_t> create_hdf5(const std::string& path,
                                  const std::vector<Hdf5Dataset>& datasets) {
   prepare_library();

@@ -11,6 +11,9 @@
 // its lock. Errors carry HDF5's own text.
 namespace weft {
 
+// Whether the library was built with a lock of its own, so that ranks that are threads may call it.
+bool hdf5_is_threadsafe();
+
 struct Hdf5Dataset {
   std::string name;  // "adam/m/embed.weight": folders of the name are made
   Shape shape;

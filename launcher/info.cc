@@ -9,6 +9,7 @@
 
 #include "core/cuda_driver.h"
 #include "core/error.h"
+#include "core/hdf5.h"
 #include "core/nearest.h"
 #include "core/run_config.h"
 #include "core/run_record.h"
@@ -62,7 +63,7 @@ Json toolkit_version() {
 Json libraries() {
   Json out;
   out["mpi"] = mpi_version();
-  out["hdf5"] = {{"version", WEFT_HDF5_VERSION}, {"parallel", false}};
+  out["hdf5"] = {{"version", WEFT_HDF5_VERSION}, {"parallel", false}, {"threadsafe", hdf5_is_threadsafe()}};
   const CudaDriver driver = find_cuda_driver();
   out["cuda"] = {{"toolkit", toolkit_version()},
                  {"driver", driver.version > 0 ? Json(driver.version) : Json(nullptr)},

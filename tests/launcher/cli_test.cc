@@ -83,6 +83,7 @@ TEST(Info, GivesJsonWithEveryPromisedKey) {
         "mpi", "hdf5", "cuda", "nccl", "transformer_engine", "mixers", "routers", "schedules"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
+  EXPECT_EQ(json["hdf5"]["threadsafe"], true) << "Debian's is";
   EXPECT_EQ(json["instruction_sets"][0], "plain");
   EXPECT_GE(json["cores"].get<int>(), 1);
   const std::vector<std::string> routers = json["routers"];
