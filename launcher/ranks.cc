@@ -31,8 +31,15 @@ std::unique_ptr<Watchdog> make_watchdog(const Config& config, const Mesh& mesh) 
       [] { std::_Exit(kExitFailed); });
 }
 
-int run_body(const Config& config, World& world, std::shared_ptr<const Mesh> mesh,
-             const std::function<int(const RankContext&)>& body) {
+using Body = std::function<int(const RankContext&)>;
+using BeforeFiles = std::function<void(const Mesh&)>;
+
+int run_body(const Config& config, World& world, std::shared_ptr<const Mesh> mesh, const Body& body,
+             const BeforeFiles& before_files) {
+  if (before_files) {
+    before_files(*mesh);
+    mesh->world().barrier();
+  }
   const auto watchdog = make_watchdog(config, *mesh);
   const int threads = config.train.threads > 0 ? config.train.threads : world.threads();
   const int code = body({world, mesh, threads});
@@ -69,16 +76,18 @@ Layout layout_of(const Config& config, const Launch& launch) {
 
 }  // namespace
 
-int on_ranks(const Config& config, const std::function<int(const RankContext&)>& body) {
+int on_ranks(const Config& config, const Body& body, const BeforeFiles& before_files) {
   const Launch launch = this_launch();
   const Layout layout = layout_of(config, launch);
   pin_to_own_cores(launch);
   World world(launch);
-  if (launch.size == 1) return run_body(config, world, make_mesh(config, layout, world), body);
+  if (launch.size == 1) {
+    return run_body(config, world, make_mesh(config, layout, world), body, before_files);
+  }
   std::shared_ptr<const Mesh> mesh;
   try {
     mesh = make_mesh(config, layout, world);
-    return run_body(config, world, mesh, body);
+    return run_body(config, world, mesh, body, before_files);
   } catch (...) {
     const Station station{launch.rank, describe(layout.here), doing(mesh.get())};
     world.abort(report_failure(std::current_exception(), &station));

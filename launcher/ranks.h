@@ -21,7 +21,9 @@ struct RankContext {
 // Runs `body` on this rank of the job that this process belongs to (alone, or under mpirun or srun)
 // and returns its exit code. The layout is checked before MPI starts. When the body throws, the
 // message names rank, coordinates and what it did, and all ranks end with the exit code for it. A
-// watchdog names ranks that others wait for (run.slow_seconds, run.watchdog_seconds).
-int on_ranks(const Config& config, const std::function<int(const RankContext&)>& body);
+// watchdog names ranks that others wait for (run.slow_seconds, run.watchdog_seconds), by files in the
+// run's folder: `before_files` is done on all ranks before any of them writes there.
+int on_ranks(const Config& config, const std::function<int(const RankContext&)>& body,
+             const std::function<void(const Mesh&)>& before_files = {});
 
 }  // namespace weft

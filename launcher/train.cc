@@ -29,7 +29,7 @@
 namespace weft {
 namespace {
 
-constexpr int kBadStepsInARow = 3;  // then the run stops: skipping does not help it any more
+constexpr int64_t kBadStepsInARow = 3;  // then the run stops: skipping does not help it any more
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -55,7 +55,6 @@ class TrainRun {
         ranks_(ranks),
         runtime_(ranks.threads),
         data_(open_data(config, runtime_.exec(), world())),
-        lock_(first_ ? std::make_unique<RunLock>(config.run.dir) : nullptr),
         trainer_(config, runtime_, ranks.mesh),
         trace_(config, runtime_.exec(), ranks.mesh),
         log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
@@ -162,6 +161,7 @@ class TrainRun {
       trainer_.resume(found->manifest.updates);
       step_ = found->manifest.step;
       samples_ = found->manifest.samples;
+      bad_steps_ = found->manifest.skipped;
       origin_ = fmt::format("resumes {} after step {}", found->path, step_);
     } else if (!config_.run.init.empty()) {
       const auto load = [this](const FoundCheckpoint& from) {
@@ -180,7 +180,7 @@ class TrainRun {
   bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
 
   Manifest state() const {
-    return {.step = step_, .samples = samples_, .updates = trainer_.updates(),
+    return {.step = step_, .samples = samples_, .updates = trainer_.updates(), .skipped = bad_steps_,
             .seed = config_.train.seed, .config = resolved(config_), .data = data_.contents,
             .layout = layout_record(ranks_.mesh->layout())};
   }
@@ -319,7 +319,6 @@ class TrainRun {
   RankContext ranks_;
   Runtime runtime_;
   RunData data_;
-  std::unique_ptr<RunLock> lock_;
   Trainer trainer_;
   StepTrace trace_;
   Log log_;
@@ -333,14 +332,17 @@ class TrainRun {
   std::string origin_;
   std::vector<std::string> changes_;  // since the checkpoint that is resumed
   Saves saves_;
-  int bad_steps_ = 0;
+  int64_t bad_steps_ = 0;  // in a row, up to the last one
 };
 
 int train(const Config& config) {
   const StopRequest stop;  // heard from the start, answered at the border of a step
-  return on_ranks(config, [&](const RankContext& ranks) {
-    return TrainRun(config, ranks, stop).run();
-  });
+  std::unique_ptr<RunLock> lock;
+  const auto take_lock = [&](const Mesh& mesh) {
+    if (mesh.rank() == 0) lock = std::make_unique<RunLock>(config.run.dir);
+  };
+  const auto body = [&](const RankContext& ranks) { return TrainRun(config, ranks, stop).run(); };
+  return on_ranks(config, body, take_lock);
 }
 
 }  // namespace

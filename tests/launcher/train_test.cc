@@ -186,6 +186,12 @@ TEST(Train, GivesUpAfterThreeStepsThatAreNotFinite) {
   EXPECT_EQ(o.code, 3);
   EXPECT_NE(o.err.find("not finite"), std::string::npos) << o.err;
   EXPECT_TRUE(metrics_of(folder).back()["skipped"].get<bool>());
+  EXPECT_EQ(metrics_of(folder).back()["step"], 4);
+  // Resumed, it is in the middle of them: the next one is the fourth.
+  const Outcome again = run_weft(tiny(folder / "corpus", folder, {"train.steps=50", "optimizer.lr=1e30", "optimizer.clip=0"}));
+  EXPECT_EQ(again.code, 3);
+  EXPECT_NE(again.err.find("4 steps in a row"), std::string::npos) << again.err;
+  EXPECT_EQ(metrics_of(folder).back()["step"], 5);
 }
 
 TEST(Train, NamesTheLayerAndTokenOfRouterLogitsThatAreNotFinite) {

@@ -1,0 +1,81 @@
+// What stands in a run's folder while ranks train: saves in the background, signs of life, the lock.
+#include <gtest/gtest.h>
+
+#include "launcher/resume.h"
+#include "parallel/checkpoint_folder.h"
+#include "parallel/heartbeat.h"
+#include "tests/support/drill.h"
+#include "tests/support/mpirun_fixture.h"
+
+namespace weft::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFolder : public Mpirun {
+ protected:
+  // Started while a drill is on; the drill of one program must not be that of the next.
+  Program start_slow(const std::string& at, const std::vector<std::string>& arguments) {
+    const Drill drill(at, until);
+    return {in_project("launcher/run"), on_ranks(2, arguments)};
+  }
+  std::string checkpoints(const std::string& run) { return checkpoint_folder(folder / run); }
+
+  const std::string until = folder / "until";  // then what is slow gets on
+};
+
+// Rank 1 does not get on with the file of step 2 before two more steps are taken.
+TEST_F(RunFolder, StepsAreTakenWhileASaveIsUnderWay) {
+  const auto five_steps = [&](const std::string& run) {
+    return train(run, {"train.steps=5", "run.checkpoint_every=2", "run.keep=3"});
+  };
+  Program program = start_slow("1:2:written:slow", five_steps("slow"));
+  ASSERT_TRUE(program.wait_until([&] { return losses("slow").size() == 4; })) << program.err_so_far();
+  EXPECT_TRUE(fs::exists(writing_path(checkpoints("slow"), 2)));
+  EXPECT_TRUE(published_checkpoints(checkpoints("slow")).empty());
+  put_file(until, "");
+  const Outcome o = program.wait();
+  ASSERT_EQ(o.code, 0) << o.err;
+  ASSERT_EQ(run_ranked(2, five_steps("quick")).code, 0);
+  EXPECT_EQ(losses("slow"), losses("quick"));
+  for (const int64_t step : {2, 4, 5}) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto file = [&](const std::string& run) {
+        return get_file(checkpoint_path(checkpoints(run), step) + "/" + rank_file(rank));
+      };
+      EXPECT_FALSE(file("slow").empty());
+      EXPECT_TRUE(file("slow") == file("quick")) << "step " << step << ", rank " << rank;
+    }
+  }
+}
+
+TEST_F(RunFolder, ASecondRunTouchesNothingOfTheFirst) {
+  Program first = start_slow("0:3:slow", train("run"));
+  const std::string heartbeats = folder / "run/heartbeats";
+  const auto beats = [&] {
+    std::vector<Heartbeat> all;
+    for (int rank = 0; rank < 2; ++rank) {
+      if (const auto one = read_heartbeat(heartbeats, rank)) all.push_back(*one);
+    }
+    return all;
+  };
+  ASSERT_TRUE(first.wait_until([&] { return losses("run").size() == 2 && beats().size() == 2; }));
+  const std::vector<Heartbeat> before = beats();
+  const Outcome second = run_ranked(2, train("run"));
+  EXPECT_EQ(second.code, 2);
+  EXPECT_NE(second.err.find("another run is writing there"), std::string::npos) << second.err;
+  // The same ranks live on, in the sight of all.
+  EXPECT_TRUE(first.wait_until([&] {
+    const std::vector<Heartbeat> now = beats();
+    return now.size() < 2 || (now[0].beat > before[0].beat && now[1].beat > before[1].beat);
+  }));
+  const std::vector<Heartbeat> now = beats();
+  ASSERT_EQ(now.size(), 2u);
+  for (size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(now[rank].pid, before[rank].pid);
+  put_file(until, "");
+  EXPECT_EQ(first.wait().code, 0);
+  EXPECT_EQ(losses("run").size(), 4u);
+}
+
+}  // namespace
+}  // namespace weft::test
