@@ -21,8 +21,12 @@ std::string_view name_of(SaveMoment moment) {
 void dawdle(const std::function<void()>& progress) {
   const char* const until = std::getenv("WEFT_FAIL_UNTIL");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  while (until != nullptr ? !std::filesystem::exists(until)
-                          : std::chrono::steady_clock::now() < end) {
+  const auto waits = [&] {
+    if (until == nullptr) return std::chrono::steady_clock::now() < end;
+    const std::filesystem::path file = until;  // whose folder vanishes with the test that made it
+    return !std::filesystem::exists(file) && std::filesystem::exists(file.parent_path());
+  };
+  while (waits()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     if (progress) progress();
   }

@@ -24,8 +24,8 @@ enum class SaveMoment : uint8_t {
 std::string_view name_of(SaveMoment moment);
 void save_drill(int rank, int64_t step, SaveMoment moment,
                 const std::function<void()>& progress = {});
-// Calls `progress` again and again until the file that WEFT_FAIL_UNTIL names is there, or for five
-// seconds when it names none.
+// Calls `progress` again and again until the file that WEFT_FAIL_UNTIL names is there (or its folder no
+// longer is), or for five seconds when it names none.
 void dawdle(const std::function<void()>& progress);
 
 }  // namespace weft
