@@ -1,8 +1,6 @@
 #include "launcher/saves.h"
 
-#include <array>
 #include <chrono>
-#include <numeric>
 
 #include "launcher/progress.h"
 #include "launcher/resume.h"
@@ -50,14 +48,16 @@ void Saves::check_room(const std::vector<SavedTensor>& tensors) {
   }
 }
 
-bool Saves::after_step(bool asked_to_stop) {
-  const std::array<int64_t, 2> mine = {asked_to_stop ? 1 : 0, saver_.word()};
-  const std::vector<int64_t> all = gather_numbers(exec_, world_, mine);
+std::vector<int64_t> Saves::words(bool asked_to_stop) const {
+  return {asked_to_stop ? 1 : 0, saver_.word()};
+}
+
+bool Saves::after_step(std::span<const int64_t> words_of_all) {
   bool asked = false;
   std::vector<int64_t> words;
-  for (size_t i = 0; i < all.size(); i += mine.size()) {
-    asked = asked || all[i] != 0;
-    words.push_back(all[i + 1]);
+  for (size_t i = 0; i + 1 < words_of_all.size(); i += 2) {
+    asked = asked || words_of_all[i] != 0;
+    words.push_back(words_of_all[i + 1]);
   }
   note(saver_.advance(words));
   return asked;

@@ -95,7 +95,7 @@ class TrainRun {
       fire_drill(layout.rank, step_ + 1, [this] { return stop_.requested(); });
       one_step();
       const bool last = step_ == config_.train.steps;
-      const bool asked = saves_.after_step(stop_.requested());
+      const bool asked = saves_.after_step(words_);
       save(last || asked);
       if (trace_.after(step_, last || asked)) {
         log_.info("trace in {}", trace_.path());
@@ -192,8 +192,10 @@ class TrainRun {
     const StepResult result = [&] {
       TraceScope scope(ranks_.mesh->trace(), "step");
       scope.of_step(step_ + 1);
-      return trainer_.step(step_, samples_, source(*data_.train));
+      return trainer_.step(step_, samples_, source(*data_.train),
+                           [this] { return saves_.words(stop_.requested()); });
     }();
+    words_ = result.words;
     const double seconds = seconds_since(start);
     seconds_ += seconds;
     ++steps_;
@@ -332,6 +334,7 @@ class TrainRun {
   std::string origin_;
   std::vector<std::string> changes_;  // since the checkpoint that is resumed
   Saves saves_;
+  std::vector<int64_t> words_;  // that all ranks told each other in the last step
   int64_t bad_steps_ = 0;  // in a row, up to the last one
 };
 

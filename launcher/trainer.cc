@@ -49,7 +49,8 @@ void Trainer::initialize() {
   store_.initialize(runtime_.exec(), static_cast<uint64_t>(config_.train.seed));
 }
 
-StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& source) {
+StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& source,
+                         const TellOthers& tell) {
   Exec& exec = runtime_.exec();
   const TrainConfig& train = config_.train;
   StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
@@ -90,8 +91,9 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   }
 
   finish_gradients();
+  if (tell) metrics.words = tell();
   const TraceScope scope(mesh_->trace(), "optimizer");
-  metrics.grad_norm = optimizer_->gradient_norm(exec);
+  metrics.grad_norm = optimizer_->gradient_norm(exec, metrics.words);
   metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
   if (!metrics.skipped) {
     optimizer_->step(exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip),

@@ -28,7 +28,11 @@ struct StepResult {
   // means, the margin the smallest; bad_token counts from the step's first token.
   std::vector<MoeReport> moe = {};
   std::vector<PruningReport> pruning = {};  // sums over the step's micro-batches
+  std::vector<int64_t> words = {};          // of all ranks, rank by rank
 };
+
+// What a rank has to tell the others, as many numbers on each; asked for once in a step, late.
+using TellOthers = std::function<std::vector<int64_t>()>;
 
 // The tokens of samples [first, first + rows).
 using BatchSource = std::function<Batch(Pool& pool, int64_t first, int64_t rows)>;
@@ -47,8 +51,9 @@ class Trainer {
 
   // The stations of one step, in order: this rank's rows of the batch (which starts at
   // `first_sample`), forward and backward of each micro-batch through the pipeline, sums over the
-  // ranks, gradient norm, update.
-  StepResult step(int64_t step, int64_t first_sample, const BatchSource& source);
+  // ranks, gradient norm, update. The words of `tell` travel with the norm.
+  StepResult step(int64_t step, int64_t first_sample, const BatchSource& source,
+                  const TellOthers& tell = {});
 
   // Weights alone, or everything that a resumed run needs: weights and moments.
   enum class State : uint8_t { kWeights, kEverything };

@@ -1,6 +1,7 @@
 #include "parallel/optimizer.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -98,6 +99,11 @@ std::vector<SavedTensor> Optimizer::moments_to_load() const {
 }
 
 double Optimizer::gradient_norm(Exec& exec) const {
+  std::vector<int64_t> none;
+  return gradient_norm(exec, none);
+}
+
+double Optimizer::gradient_norm(Exec& exec, std::vector<int64_t>& words) const {
   std::vector<double> mine;
   for (const size_t i : by_name_) {
     if (i == kElsewhere) {
@@ -108,11 +114,20 @@ double Optimizer::gradient_norm(Exec& exec) const {
     const bool counted = shares_.of(i).answers && !p.spec.buffer && owned_[i].count > 0;
     mine.push_back(counted ? kernels::sum_of_squares(exec, part(p.grad, i)) : 0.0);
   }
-  const std::vector<double> all = gather_numbers(exec, mesh_->world(), mine);
+  const auto own = static_cast<std::ptrdiff_t>(words.size());
+  std::vector<int64_t> packed = std::move(words);
+  for (const double squares : mine) packed.push_back(std::bit_cast<int64_t>(squares));
+  const std::vector<int64_t> all = gather_numbers(exec, mesh_->world(), packed);
+  words.clear();
+  for (auto rank = all.begin(); rank < all.end(); rank += std::ssize(packed)) {
+    words.insert(words.end(), rank, rank + own);
+  }
   double sum = 0;
-  for (size_t k = 0; k < mine.size(); ++k) {
+  for (size_t k = static_cast<size_t>(own); k < packed.size(); ++k) {
     double squares = 0;  // of one parameter
-    for (size_t at = k; at < all.size(); at += mine.size()) squares += all[at];
+    for (size_t at = k; at < all.size(); at += packed.size()) {
+      squares += std::bit_cast<double>(all[at]);
+    }
     sum += squares;
   }
   return std::sqrt(sum);

@@ -39,6 +39,8 @@ class Optimizer {
   // squares are added up per parameter and rank, and these sums in the order of names and ranks.
   // Not finite when any gradient is not.
   double gradient_norm(Exec& exec) const;
+  // `words`, as many on every rank, travel along: afterwards they are those of all, rank by rank.
+  double gradient_norm(Exec& exec, std::vector<int64_t>& words) const;
 
   // One update with gradients times `grad_scale`; `step` counts updates from 1. Rows of other ranks
   // have their new values at once, or when they are asked for.

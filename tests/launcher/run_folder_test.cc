@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "launcher/resume.h"
+#include "launcher/saves.h"
 #include "parallel/checkpoint_folder.h"
 #include "parallel/heartbeat.h"
+#include "parallel/thread_comm.h"
 #include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
@@ -75,6 +77,21 @@ TEST_F(RunFolder, ASecondRunTouchesNothingOfTheFirst) {
   put_file(until, "");
   EXPECT_EQ(first.wait().code, 0);
   EXPECT_EQ(losses("run").size(), 4u);
+}
+
+// That all ranks stop, or have saved, at the same step takes no collective call of its own: rank 0
+// would wait here for ever.
+TEST(Saves, LearnFromTheWordsOfAStepAlone) {
+  const ScratchFolder folder;
+  Config config;
+  config.run.dir = folder / "run";
+  run_ranks(2, [&](ThreadComm& world, Exec& exec) {
+    if (world.rank() != 0) return;
+    Saves saves(config, exec, world, {[](const auto&) {}, [](const auto&) {}});
+    EXPECT_EQ(saves.words(true), (std::vector<int64_t>{1, 0}));
+    EXPECT_FALSE(saves.after_step(std::vector<int64_t>{0, 0, 0, 0}));
+    EXPECT_TRUE(saves.after_step(std::vector<int64_t>{0, 0, 1, 0})) << "the second was asked";
+  });
 }
 
 }  // namespace

@@ -114,6 +114,10 @@ TEST(Shares, SumGradientsOverThoseWhoHoldThem) {
             }
           }
         }
+        std::vector<int64_t> words = {layout.rank, -7}, of_all;
+        EXPECT_DOUBLE_EQ(optimizer.gradient_norm(exec, words), std::sqrt(squares));
+        for (int r = 0; r < world_size; ++r) of_all.insert(of_all.end(), {r, -7});
+        EXPECT_EQ(words, of_all) << "they travel along";
         EXPECT_DOUBLE_EQ(optimizer.gradient_norm(exec), std::sqrt(squares));
       });
     }
