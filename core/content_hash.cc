@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <vector>
 
-#define XXH_INLINE_ALL
 #include <xxhash.h>
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h>  // the widest vectors that this processor has
+#endif
 
 #include "core/error.h"
-#include "core/hash.h"
 #include "core/mapped_file.h"
 
 namespace weft {

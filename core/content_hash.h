@@ -5,14 +5,13 @@
 #include <span>
 #include <string>
 
+#include "core/hash.h"
+
 namespace weft {
 
-// The hash of a file's whole content, made of the hashes of its blocks, so that threads and ranks
-// can share the reading and do what else they want with the bytes meanwhile. The same for any
-// sharing. XXH3: tells another file and a flipped bit, not a forgery.
-inline constexpr int64_t kHashedBlock = 4 << 20;  // bytes; the last one of a file may be shorter
-
-inline int64_t hashed_blocks(int64_t bytes) { return (bytes + kHashedBlock - 1) / kHashedBlock; }
+// The hash of a file's whole content, made of the hashes of its blocks (core/hash.h), so that threads
+// and ranks can share the reading and do what else they want with the bytes meanwhile. The same for
+// any sharing. XXH3: tells another file and a flipped bit, not a forgery.
 int64_t block_hash(std::span<const std::byte> block);
 
 // 32 hex digits, of the size (64 bits, little endian) and the hashes of all blocks in order.
