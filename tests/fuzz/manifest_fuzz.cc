@@ -3,6 +3,7 @@
 //
 // sources: core/manifest.cc core/hash.cc core/error.cc core/shape.cc
 // libraries: -lfmt -lxxhash
+// seeds: tests/fuzz/seeds/manifest
 #include <nlohmann/json.hpp>
 
 #include "core/hash.h"

@@ -1,7 +1,7 @@
 // Any bytes as a config: refused, or a config that prints and reads back.
 //
 // sources: core/config.cc core/config_print.cc core/config_read.cc core/config_tree.cc
-// sources: core/run_config.cc core/run_config_check.cc core/nearest.cc core/error.cc
+// sources: core/run_config.cc core/run_config_check.cc core/nearest.cc core/error.cc core/trace.cc core/new_file.cc
 // libraries: -ltomlplusplus -lfmt
 // seeds: configs
 #include <cstdlib>

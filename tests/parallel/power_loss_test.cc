@@ -36,10 +36,12 @@ Inode inode_of(const std::string& path) {
   return info.st_ino;
 }
 
+// What others put into a folder that all share (/tmp) may go while one looks.
 Names names_in(const std::string& folder) {
   Names names;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    names[entry.path().filename().string()] = inode_of(entry.path().string());
+    struct stat info {};
+    if (lstat(entry.path().c_str(), &info) == 0) names[entry.path().filename().string()] = info.st_ino;
   }
   return names;
 }
