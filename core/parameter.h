@@ -8,16 +8,24 @@
 #include <utility>
 #include <vector>
 
-#include "core/exec.h"
-#include "core/shape.h"
-#include "core/tensor.h"
+#include "core/base/shape.h"
+#include "core/memory/arena.h"
+#include "core/memory/exec.h"
+#include "core/memory/tensor.h"
 
 namespace weft {
 
-// The axes over which ranks are arranged. Dense parameters live on the first four, expert parameters
-// on pipe and the last three, which factor the same ranks another way.
+// The axes over which ranks are arranged. Dense parameters live on the first four, expert
+// parameters on pipe and the last three, which factor the same ranks another way.
 enum class Axis : uint8_t {
-  kPipe, kData, kSequence, kTensor, kExpertData, kExpert, kExpertTensor, kCount,
+  kPipe,
+  kData,
+  kSequence,
+  kTensor,
+  kExpertData,
+  kExpert,
+  kExpertTensor,
+  kCount,
 };
 std::string_view name_of(Axis axis);
 
@@ -32,10 +40,10 @@ struct Coordinates {
 };
 
 // "Dimension `dim` of the global tensor is cut over `axis`." `blocks` cuts each of several stacked
-// matrices on its own (gate and up of SwiGLU, the parts of Mamba2's input projection); they sum up to
-// the extent. The last slice may be shorter or empty (a vocabulary of 50257). `replicas` neighbouring
-// ranks share a slice when there are fewer units than ranks (kv heads). `unit` rows stay together (the
-// channels of a head).
+// matrices on its own (gate and up of SwiGLU, the parts of Mamba2's input projection); they sum up
+// to the extent. The last slice may be shorter or empty (a vocabulary of 50257). `replicas`
+// neighbouring ranks share a slice when there are fewer units than ranks (kv heads). `unit` rows
+// stay together (the channels of a head).
 struct Split {
   int dim = 0;
   Axis axis = Axis::kTensor;
@@ -47,11 +55,14 @@ struct Split {
 // How a weight starts. Element i of a parameter is a function of (seed, name, global index i).
 struct Init {
   enum class Kind : uint8_t {
-    kZeros, kConstant, kNormal, kUniform,
+    kZeros,
+    kConstant,
+    kNormal,
+    kUniform,
     kLogOfUniform,  // log u, u uniform
     kTimeStep,      // x with softplus(x) = dt, log dt uniform between log a and log b, dt >= 1e-4
     kEach,          // value(i) of global index i, nothing random
-    kOrthogonal,    // of a matrix: rows, or columns when they are fewer, of length a, at right angles
+    kOrthogonal,  // of a matrix: rows, or columns when they are fewer, of length a, at right angles
   } kind = Kind::kNormal;
   double a = 0.0;   // constant: the value; normal: the mean; the others: the lower end
   double b = 0.02;  // normal: the deviation; the others: the upper end
@@ -92,10 +103,12 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-// The boxes this rank holds, in local order: one, or one per entry of `blocks`, which the local tensor
-// stacks along that dim.
+// The boxes this rank holds, in local order: one, or one per entry of `blocks`, which the local
+// tensor stacks along that dim.
 std::vector<Slice> slices_of(const ParameterSpec& spec, const Coordinates& here);
 Shape local_shape(const ParameterSpec& spec, const Coordinates& here);
+// The dim along which the local tensor stacks its slices.
+int stacked_dim(const ParameterSpec& spec);
 
 struct Parameter {
   ParameterSpec spec;
@@ -105,23 +118,28 @@ struct Parameter {
   Tensor value;        // compute dtype, or f32 where the spec asks for it
   Tensor master;       // f32; the same bytes as `value` when that is f32
   Tensor grad;         // f32, accumulated with +=
-  uint64_t version = 0;  // counts changes of `value`, so that packed copies know when they are stale
+  uint64_t version =
+      0;  // counts changes of `value`, so that packed copies know when they are stale
 };
 
-// All weights of this rank, in the order of declaration: declare everything, then allocate once. Values,
-// master weights and gradients lie in one arena each at the same offsets. Parameters declared next to
-// each other whose sizes are multiples of 16 elements touch, so that one GEMM can read q, k and v as
-// one matrix.
+// All weights of this rank, in the order of declaration: declare everything, then allocate once.
+// Values, master weights and gradients lie in one arena each at the same offsets. Parameters
+// declared next to each other whose sizes are multiples of 16 elements touch, so that one GEMM can
+// read q, k and v as one matrix.
 class ParameterStore {
  public:
   explicit ParameterStore(Coordinates here = {}) : here_(here) {}
 
   Parameter& declare(ParameterSpec spec);  // the reference stays valid
   enum class Gradients : uint8_t { kNone, kAllocate };
-  void allocate(Ledger& ledger, DType compute, Gradients gradients);
-  void initialize(Exec& exec, uint64_t seed);
-  void zero_gradients(Exec& exec);
-  void publish(Exec& exec);  // value = master, in compute precision; versions advance
+  void allocate(Pool& pool, DType compute, Gradients gradients);
+  bool allocated() const { return values_.bytes() > 0; }
+
+  // All elements of this rank, with padding, one after the other. Masters are the values where the
+  // compute type is f32.
+  Tensor values() const;
+  Tensor masters() const;
+  Tensor gradients() const;
 
   std::deque<Parameter>& all() { return parameters_; }
   const std::deque<Parameter>& all() const { return parameters_; }
@@ -133,10 +151,12 @@ class ParameterStore {
   Coordinates here_;
   std::deque<Parameter> parameters_;
   int64_t elements_ = 0;
+  DType compute_ = DType::kF32;
   Arena values_, masters_, grads_;
 };
 
-// parameters[first .. first + count), which must be [n_i, width] and touch, as one [sum n_i, width].
+// parameters[first .. first + count), which must be [n_i, width] and touch, as one [sum n_i,
+// width].
 Tensor joined_values(const std::vector<Parameter*>& parameters);
 Tensor joined_grads(const std::vector<Parameter*>& parameters);
 

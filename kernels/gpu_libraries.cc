@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/plugin.h"
+#include "core/gpu/plugin.h"
 
 namespace weft::kernels {
 

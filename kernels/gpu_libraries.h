@@ -4,8 +4,8 @@
 
 namespace weft::kernels {
 
-// GPU libraries that the kernels are linked to, loaded when asked for (core/plugin.h). No driver is
-// needed to ask.
+// GPU libraries that the kernels are linked to, loaded when asked for (core/gpu/plugin.h). No
+// driver is needed to ask.
 struct LibraryVersion {
   std::string version;  // "13.1.0"; empty: it cannot be used
   std::string why_not;

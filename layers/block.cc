@@ -1,8 +1,8 @@
 #include "layers/block.h"
 
-#include "kernels/elementwise.h"
-#include "layers/convert.h"
-#include "layers/token_shards.h"
+#include "kernels/rows/elementwise.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/token_shards.h"
 
 namespace weft {
 namespace {
@@ -91,11 +91,11 @@ Tensor Block::mix_backward(Exec& exec, const Tensor& d_middle, const MixerContex
                            SavedStack& saved) const {
   const Tensor d_mixed = times(exec, d_middle, residuals_.mixer.branch);
   // Rounded before they travel: a mixer's last product takes them so.
-  const Tensor all = gather_tokens(exec, tensor_ranks_, in_type(exec, d_mixed, norm1_.result_type()),
-                                   context.sequence.tokens());
-  const Tensor d_normed =
-      scatter_gradient(exec, tensor_ranks_, context.step->overlap, saved,
-                       [&] { return mixer_backward(exec, all, context, saved); });
+  const Tensor all = gather_tokens(
+      exec, tensor_ranks_, in_type(exec, d_mixed, norm1_.result_type()), context.sequence.tokens());
+  const Tensor d_normed = scatter_gradient(exec, tensor_ranks_, context.step->overlap, saved, [&] {
+    return mixer_backward(exec, all, context, saved);
+  });
   return join_backward(exec, residuals_.mixer, norm1_, d_middle, d_normed, saved);
 }
 

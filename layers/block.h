@@ -2,17 +2,18 @@
 
 #include <memory>
 
-#include "layers/feed_forward.h"
-#include "layers/mixers/mixer.h"
-#include "layers/rms_norm.h"
-#include "layers/span_memory.h"
+#include "layers/basic/rms_norm.h"
+#include "layers/context/feed_forward.h"
+#include "layers/context/mixer.h"
+#include "layers/context/span_memory.h"
 
 namespace weft {
 
 // What a block keeps from forward to backward. What is computed again asks no sequence rank again:
-// states and rows that came from them are kept (layers/span_memory.h). Tokens that tensor ranks
-// gather, rows of experts, and keys and values of softmax attention travel once more: to keep them
-// would be to keep what recompute gives up, as much as the mixer's or the experts' whole input.
+// states and rows that came from them are kept (layers/context/span_memory.h). Tokens that tensor
+// ranks gather, rows of experts, and keys and values of softmax attention travel once more: to keep
+// them would be to keep what recompute gives up, as much as the mixer's or the experts' whole
+// input.
 enum class Recompute : uint8_t {
   kNone,       // everything backward needs
   kSelective,  // the mixer's inside is computed again (its memory grows fastest with width and
@@ -20,8 +21,8 @@ enum class Recompute : uint8_t {
   kFull,       // only the block's input, the routing decision and what sequence ranks told
 };
 
-// How a branch (mixer or feed-forward) joins the stream again:  x <- stream * past + branch * f(norm(x)),
-// where past is x or, with `normed`, norm(x).
+// How a branch (mixer or feed-forward) joins the stream again:  x <- stream * past + branch *
+// f(norm(x)), where past is x or, with `normed`, norm(x).
 struct Residual {
   float stream = 1.0f, branch = 1.0f;
   bool normed = false;
@@ -31,7 +32,7 @@ struct Residuals {
 };
 
 // Pre-norm:  x <- x + mixer(norm1(x));  x <- x + feed_forward(norm2(x)).   x: [tokens, hidden] f32,
-// this tensor rank's part of the sequence's tokens (layers/token_shards.h)
+// this tensor rank's part of the sequence's tokens (layers/basic/token_shards.h)
 class Block {
  public:
   // feed_forward and norm2 are null for ffn = "none".

@@ -1,10 +1,11 @@
 #include "layers/model_stage.h"
 
+#include "core/host_access.h"
+#include "layers/basic/mlp.h"
+#include "layers/basic/token_shards.h"
 #include "layers/mixers/registry.h"
-#include "layers/mlp.h"
 #include "layers/moe/moe.h"
-#include "layers/token_shards.h"
-#include "parallel/layout.h"
+#include "parallel/layout/layout.h"
 
 namespace weft {
 namespace {
@@ -203,8 +204,8 @@ Tensor ModelStage::begin_backward(Exec& exec, const Crossing& d_leaving, Passage
   return norm_->backward(exec, d_last, {}, passage.saved);
 }
 
-Tensor ModelStage::backward_block(Exec& exec, const StageWork& work, int64_t layer, const Tensor& dy,
-                                  Passage& passage) const {
+Tensor ModelStage::backward_block(Exec& exec, const StageWork& work, int64_t layer,
+                                  const Tensor& dy, Passage& passage) const {
   if (passage.activity) passage.activity->at("backward", layer);
   return blocks_[static_cast<size_t>(layer - part_.begin)].backward(exec, dy, work.sequence,
                                                                     passage.context, passage.saved);
@@ -279,8 +280,8 @@ Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequ
   x = gather_tokens(exec, tensor_ranks_, x, tokens.elements());
   const Tensor wanted = exec.empty({static_cast<int64_t>(rows.size()), x.shape().back()});
   for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(x.data<float>() + rows[i] * x.shape().back(), x.shape().back(),
-                wanted.data<float>() + static_cast<int64_t>(i) * x.shape().back());
+    std::copy_n(host<float>(x) + rows[i] * x.shape().back(), x.shape().back(),
+                host<float>(wanted) + static_cast<int64_t>(i) * x.shape().back());
   }
   return head_->logits(exec, norm_->forward(exec, wanted, saved));
 }

@@ -4,8 +4,9 @@
 #include <bit>
 #include <numeric>
 
-#include "core/error.h"
-#include "kernels/gather.h"
+#include "core/base/error.h"
+#include "core/host_access.h"
+#include "kernels/rows/gather.h"
 
 namespace weft {
 namespace {
@@ -27,7 +28,7 @@ std::vector<Load> loads_of(const ExpertPlaces& places, const Tensor& index, cons
   std::vector<Load> loads(static_cast<size_t>(places.expert));
   const int64_t pairs = index.elements(), active = pairs == 0 ? 1 : index.shape()[1];
   const auto here = static_cast<int32_t>(places.experts / places.expert);
-  const int32_t *expert = index.data<int32_t>(), *row = order.row.data<int32_t>();
+  const int32_t *expert = host<int32_t>(index), *row = host<int32_t>(order.row);
   for (int64_t p = 0; p < pairs; ++p) {
     if (row[p] < 0) continue;
     const auto token = static_cast<int32_t>(p / active);
@@ -37,7 +38,7 @@ std::vector<Load> loads_of(const ExpertPlaces& places, const Tensor& index, cons
     if (another_row) load.token.push_back(token);
     load.pair.push_back(static_cast<int32_t>(p));
     load.words.push_back(2 * (expert[p] % here) + (another_row ? 1 : 0));
-    load.words.push_back(std::bit_cast<int32_t>(weight.data<float>()[p]));
+    load.words.push_back(std::bit_cast<int32_t>(host<float>(weight)[p]));
   }
   return loads;
 }
@@ -48,7 +49,7 @@ Tensor joined(Exec& exec, const ExpertPlaces& places, const std::vector<Load>& l
   int64_t count = 0;
   for (const Load& load : loads) count += std::ssize(load.*part) * places.width;
   const Tensor out = exec.empty({count}, DType::kI32);
-  int32_t* to = out.data<int32_t>();
+  int32_t* to = host<int32_t>(out);
   for (const Load& load : loads) {
     for (int w = 0; w < places.width; ++w) {
       to = std::copy((load.*part).begin(), (load.*part).end(), to);
@@ -64,7 +65,7 @@ Tensor returning_rows(Exec& exec, const ExpertPlaces& places, const std::vector<
   const bool by_choice = places.travel == Travel::kOncePerExpert;
   const int64_t slots = width * (by_choice ? active : std::min<int64_t>(active, places.expert));
   const Tensor out = exec.empty({tokens, slots}, DType::kI32);
-  int32_t* row = out.data<int32_t>();
+  int32_t* row = host<int32_t>(out);
   std::fill_n(row, out.elements(), -1);
   std::vector<int64_t> used(static_cast<size_t>(by_choice ? 0 : tokens));
   int64_t first = 0;
@@ -90,14 +91,14 @@ ExpertExchange::Traffic tell_traffic(Exec& exec, Communicator& ranks,
   const std::vector<int64_t> one(static_cast<size_t>(size), 1);
   const Tensor out = exec.empty({size, 2}, DType::kI64), in = exec.empty({size, 2}, DType::kI64);
   for (int r = 0; r < size; ++r) {
-    out.data<int64_t>()[2 * r] = sent.rows[static_cast<size_t>(r)];
-    out.data<int64_t>()[2 * r + 1] = sent.pairs[static_cast<size_t>(r)];
+    host<int64_t>(out)[2 * r] = sent.rows[static_cast<size_t>(r)];
+    host<int64_t>(out)[2 * r + 1] = sent.pairs[static_cast<size_t>(r)];
   }
   ranks.all_to_all_v(exec, out, one, in, one);
   ExpertExchange::Traffic received;
   for (int r = 0; r < size; ++r) {
-    received.rows.push_back(in.data<int64_t>()[2 * r]);
-    received.pairs.push_back(in.data<int64_t>()[2 * r + 1]);
+    received.rows.push_back(host<int64_t>(in)[2 * r]);
+    received.pairs.push_back(host<int64_t>(in)[2 * r + 1]);
   }
   return received;
 }
@@ -114,12 +115,12 @@ int64_t longest_row(const int32_t* words, int64_t pairs) {
 
 void read_words(Exec& exec, const Tensor& words, int64_t experts_here, ExpertExchange& exchange) {
   const int64_t pairs = sum(exchange.received.pairs), rows = sum(exchange.received.rows);
-  const int32_t* word = words.data<int32_t>();
+  const int32_t* word = host<int32_t>(words);
   const int64_t choices = longest_row(word, pairs);
   const Tensor index = exec.scratch({rows, choices}, DType::kI32);
   exchange.weight = exec.zeros({rows, choices});
   exchange.place = exec.empty({pairs}, DType::kI32);
-  std::fill_n(index.data<int32_t>(), index.elements(), -1);
+  std::fill_n(host<int32_t>(index), index.elements(), -1);
   int64_t row = -1, choice = 0;
   for (int64_t p = 0; p < pairs; ++p) {
     const int32_t told = word[2 * p];
@@ -129,16 +130,16 @@ void read_words(Exec& exec, const Tensor& words, int64_t experts_here, ExpertExc
                "expert exchange: pair {} is for row {} of {}, expert {} of {}", p, row, rows,
                told / 2, experts_here);
     const int64_t at = row * choices + choice;
-    index.data<int32_t>()[at] = told / 2;
-    exchange.weight.data<float>()[at] = std::bit_cast<float>(word[2 * p + 1]);
-    exchange.place.data<int32_t>()[p] = static_cast<int32_t>(at);
+    host<int32_t>(index)[at] = told / 2;
+    host<float>(exchange.weight)[at] = std::bit_cast<float>(word[2 * p + 1]);
+    host<int32_t>(exchange.place)[p] = static_cast<int32_t>(at);
   }
   WEFT_CHECK(row + 1 == rows, "expert exchange: {} rows were told of, {} come", row + 1, rows);
   exchange.order = kernels::order_by_expert(exec, index, experts_here);
 }
 
 std::span<const int32_t> as_span(const Tensor& index) {
-  return {index.data<int32_t>(), static_cast<size_t>(index.elements())};
+  return {host<int32_t>(index), static_cast<size_t>(index.elements())};
 }
 
 TensorUnderWay start_rows(Exec& exec, Communicator& ranks, const Tensor& out,
@@ -199,7 +200,7 @@ TensorUnderWay start_return_weights(Exec& exec, Communicator& ranks, const Exper
                                     const Tensor& per_choice, Overlap overlap) {
   const Tensor out = exec.empty({exchange.place.elements(), 1});
   for (int64_t p = 0; p < out.elements(); ++p) {
-    out.data<float>()[p] = per_choice.data<float>()[exchange.place.data<int32_t>()[p]];
+    host<float>(out)[p] = host<float>(per_choice)[host<int32_t>(exchange.place)[p]];
   }
   return start_rows(exec, ranks, out, exchange.received.pairs, exchange.sent.pairs, overlap);
 }
@@ -212,7 +213,7 @@ void combine_returned(Exec& exec, const ExpertExchange& exchange, const Tensor& 
 Tensor combine_weights(Exec& exec, const ExpertExchange& exchange, const Tensor& per_pair) {
   const Tensor back = exec.zeros({exchange.back.row.shape()[0], exchange.active});
   for (int64_t p = 0; p < per_pair.elements(); ++p) {
-    back.data<float>()[exchange.pair.data<int32_t>()[p]] += per_pair.data<float>()[p];
+    host<float>(back)[host<int32_t>(exchange.pair)[p]] += host<float>(per_pair)[p];
   }
   return back;
 }

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "kernels/router.h"
-#include "parallel/under_way.h"
+#include "kernels/routing/router.h"
+#include "parallel/comm/under_way.h"
 
 namespace weft {
 
@@ -46,7 +46,8 @@ ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces
                              const Tensor& index, const Tensor& weight,
                              const kernels::ExpertOrder& order);
 
-// The exchanges that follow are collective, and complete when they have started unless `overlap` is on.
+// The exchanges that follow are collective, and complete when they have started unless `overlap` is
+// on.
 
 // tokens [tokens, d] -> [rows received, d], on the ranks of their experts.
 TensorUnderWay start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,

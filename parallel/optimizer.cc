@@ -7,9 +7,9 @@
 #include <map>
 #include <utility>
 
-#include "kernels/adamw.h"
-#include "kernels/elementwise.h"
-#include "parallel/agree.h"
+#include "kernels/model/adamw.h"
+#include "kernels/rows/elementwise.h"
+#include "parallel/comm/agree.h"
 
 namespace weft {
 namespace {
@@ -18,16 +18,16 @@ constexpr int64_t kAlign = 16;  // elements; 64 bytes in f32
 
 }  // namespace
 
-Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options)
-    : Optimizer(store, ledger, options, std::make_shared<Mesh>(), Zero::kWhole) {}
+Optimizer::Optimizer(ParameterStore& store, Pool& pool, const AdamOptions& options)
+    : Optimizer(store, pool, options, std::make_shared<Mesh>(), Zero::kWhole) {}
 
-Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options,
+Optimizer::Optimizer(ParameterStore& store, Pool& pool, const AdamOptions& options,
                      std::shared_ptr<const Mesh> mesh, Zero zero)
     : store_(store),
       options_(options),
       mesh_(std::move(mesh)),
       shares_(store, *mesh_, zero),
-      ledger_(ledger) {
+      pool_(pool) {
   int64_t moments = 0;
   for (size_t i = 0; i < store.all().size(); ++i) {
     const Parameter& p = store.all()[i];
@@ -36,8 +36,8 @@ Optimizer::Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& o
     owned_.push_back({rows.begin * width, rows.size() * width, moments});
     moments += (owned_.back().count + kAlign - 1) / kAlign * kAlign;
   }
-  m_ = Arena(ledger, Label::kMoments, moments * 4);
-  v_ = Arena(ledger, Label::kMoments, moments * 4);
+  m_ = Arena(pool.ledger(), Label::kMoments, moments * 4, pool.backing());
+  v_ = Arena(pool.ledger(), Label::kMoments, moments * 4, pool.backing());
   std::vector<std::string> names;
   for (const Parameter& p : store.all()) names.push_back(p.spec.name);
   know_all(std::move(names));
@@ -56,13 +56,11 @@ void Optimizer::know_all(std::vector<std::string> names) {
 
 Tensor Optimizer::part(const Tensor& of, size_t index) const {
   const Owned& owned = owned_[index];
-  return Tensor::borrow(static_cast<char*>(of.raw()) + owned.begin * size_of(of.dtype()),
-                        {owned.count}, of.dtype());
+  return of.reshaped({of.elements()}).slice(owned.begin, owned.count);
 }
 
 Tensor Optimizer::moment(const Arena& arena, size_t index) const {
-  return Tensor::borrow(static_cast<float*>(arena.data()) + owned_[index].moments,
-                        {owned_[index].count}, DType::kF32);
+  return arena.tensor(owned_[index].moments * 4, {owned_[index].count}, DType::kF32);
 }
 
 // `owned`: the rows this rank owns of a tensor that is cut like the parameter.
@@ -70,9 +68,9 @@ void Optimizer::add_pieces(const std::string& name, size_t index, const Tensor& 
                            std::vector<SavedTensor>& out) const {
   const ParameterSpec& spec = store_.all()[index].spec;
   for (const OwnedPiece& piece : pieces_of(spec, mesh_->here(), shares_.of(index).rows)) {
-    float* data = owned.data<float>() + piece.begin - owned_[index].begin;
-    out.push_back(
-        {name, spec.global, {piece.box}, Tensor::borrow(data, piece.box.extent, DType::kF32)});
+    const Shape& extent = piece.box.extent;
+    const Tensor part = owned.slice(piece.begin - owned_[index].begin, extent.elements());
+    out.push_back({name, spec.global, {piece.box}, part.reshaped(extent)});
   }
 }
 
@@ -167,14 +165,15 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step, Oth
 }
 
 void Optimizer::release_stale_masters() {
-  stale_ = std::make_unique<ReleasedPages>(ledger_, Label::kMaster);
+  stale_ = std::make_unique<ReleasedPages>(pool_.ledger(), Label::kMaster, pool_.backing());
   for (size_t i = 0; i < owned_.size(); ++i) {
     const Parameter& p = store_.all()[i];
-    if (p.master.raw() == p.value.raw()) continue;  // every rank computes with all of it
-    auto* master = p.master.data<float>();
+    if (p.value.dtype() == DType::kF32)
+      continue;  // the value itself, of which every rank needs all
     const int64_t end = owned_[i].begin + owned_[i].count;
-    stale_->release(master, owned_[i].begin * 4);
-    stale_->release(master + end, (p.master.elements() - end) * 4);
+    const Tensor master = p.master.reshaped({p.master.elements()});
+    stale_->release(master.slice(0, owned_[i].begin));
+    stale_->release(master.slice(end, master.elements() - end));
   }
 }
 

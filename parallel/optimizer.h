@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "core/pages.h"
+#include "core/memory/pages.h"
 #include "core/parameter.h"
-#include "parallel/checkpoint.h"
+#include "parallel/checkpoint/checkpoint.h"
 #include "parallel/shares.h"
 
 namespace weft {
@@ -24,8 +24,8 @@ struct AdamOptions {
 // travel early, sum_over_stages, reduce_gradients, gradient_norm, step. All are collective.
 class Optimizer {
  public:
-  Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options);  // one rank alone
-  Optimizer(ParameterStore& store, Ledger& ledger, const AdamOptions& options,
+  Optimizer(ParameterStore& store, Pool& pool, const AdamOptions& options);  // one rank alone
+  Optimizer(ParameterStore& store, Pool& pool, const AdamOptions& options,
             std::shared_ptr<const Mesh> mesh, Zero zero);
 
   // Names of all parameters of the model, where stages hold other ones: the same on every rank.
@@ -79,9 +79,9 @@ class Optimizer {
   // All parameters of the model, sorted by name, with their index here or kElsewhere.
   static constexpr size_t kElsewhere = ~size_t{0};
   std::vector<size_t> by_name_;
-  bool values_due_ = false;  // those of other ranks, and nothing of them has started
+  bool values_due_ = false;               // those of other ranks, and nothing of them has started
   std::unique_ptr<ReleasedPages> stale_;  // of master weights, from the first step on
-  Ledger& ledger_;
+  Pool& pool_;
 };
 
 }  // namespace weft

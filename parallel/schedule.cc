@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace weft {
 namespace {
@@ -132,15 +132,12 @@ Plan plan_of(PipeSchedule schedule, const PipeShape& shape, int rank) {
         (shape.micro_batches + shape.ranks - 1) / shape.ranks * shape.ranks);
   }
   switch (schedule) {
-    case PipeSchedule::kGpipe:
-      return gpipe(shape, rank);
-    case PipeSchedule::kZeroBubble:
-      return zero_bubble(shape, rank);
+    case PipeSchedule::kGpipe: return gpipe(shape, rank);
+    case PipeSchedule::kZeroBubble: return zero_bubble(shape, rank);
     case PipeSchedule::kInterleaved:
       if (shape.chunks > 1) return interleaved(shape, rank);
       [[fallthrough]];
-    default:
-      return one_forward_one_backward(shape, rank);
+    default: return one_forward_one_backward(shape, rank);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace weft {
 namespace {
@@ -59,14 +59,10 @@ class Simulation {
   Message message(size_t rank, const Action& a) const {
     const int here = stage(rank, a);
     switch (a.step) {
-      case Step::kSendForward:
-        return {true, here + 1, a.micro_batch};
-      case Step::kRecvForward:
-        return {true, here, a.micro_batch};
-      case Step::kSendBackward:
-        return {false, here - 1, a.micro_batch};
-      default:
-        return {false, here, a.micro_batch};
+      case Step::kSendForward: return {true, here + 1, a.micro_batch};
+      case Step::kRecvForward: return {true, here, a.micro_batch};
+      case Step::kSendBackward: return {false, here - 1, a.micro_batch};
+      default: return {false, here, a.micro_batch};
     }
   }
   static bool sends(Step step) { return step == Step::kSendForward || step == Step::kSendBackward; }
@@ -210,12 +206,9 @@ SimulatedPipe simulate(const std::vector<Plan>& plans, const PipeShape& shape,
 
 std::string bubble_formula(PipeSchedule schedule) {
   switch (schedule) {
-    case PipeSchedule::kInterleaved:
-      return "(p-1)/(v m + p-1)";
-    case PipeSchedule::kZeroBubble:
-      return "(p-1)/(3 m + p-1)";
-    default:
-      return "(p-1)/(m + p-1)";
+    case PipeSchedule::kInterleaved: return "(p-1)/(v m + p-1)";
+    case PipeSchedule::kZeroBubble: return "(p-1)/(3 m + p-1)";
+    default: return "(p-1)/(m + p-1)";
   }
 }
 

@@ -6,13 +6,14 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/elementwise.h"
+#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {
 
-// Of "block.7.mixer.q.weight" 7; of the final norm and head, whose gradients come before all blocks',
-// `last`; -1 for what other layers may add to.
+// Of "block.7.mixer.q.weight" 7; of the final norm and head, whose gradients come before all
+// blocks', `last`; -1 for what other layers may add to.
 int64_t layer_of(const std::string& name, int64_t last) {
   if (name.starts_with("norm.") || name.starts_with("head.")) return last;
   return name.starts_with("block.") ? std::atoll(name.c_str() + 6) : -1;
@@ -38,7 +39,10 @@ IndexRange rows_of_share(const Parameter& p, const Ownership& own, int index) {
 }  // namespace
 
 Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucket_elements)
-    : store_(store), mesh_(mesh), bucket_elements_(bucket_elements), last_layer_(last_layer(store)) {
+    : store_(store),
+      mesh_(mesh),
+      bucket_elements_(bucket_elements),
+      last_layer_(last_layer(store)) {
   for (const Parameter& p : store.all()) {
     const size_t index = owned_.size();
     owned_.push_back(ownership_of(p.spec, mesh.here(), zero));
@@ -93,7 +97,8 @@ void Shares::add_to_buckets(size_t index, Communicator& comm) {
     return b.comm == &comm && completes_early(b.parameters.front()) == early &&
            store_.all()[b.parameters.front()].value.dtype() == p.value.dtype();
   };
-  // Only the newest of its kind: a bucket holds neighbours, which are complete at about the same time.
+  // Only the newest of its kind: a bucket holds neighbours, which are complete at about the same
+  // time.
   auto bucket = std::find_if(buckets_.rbegin(), buckets_.rend(), like);
   if (bucket == buckets_.rend() || (bucket->share + elements) * comm.size() > bucket_elements_) {
     buckets_.push_back({.parameters = {}, .comm = &comm});
@@ -109,7 +114,7 @@ void Shares::add_to_buckets(size_t index, Communicator& comm) {
 void Shares::add_to_runs(const Parameter& p, Communicator& comm) {
   constexpr int64_t kAlign = 16;  // elements
   if (p.shape.elements() == 0) return;
-  float* data = p.grad.data<float>();
+  float* data = host<float>(p.grad);
   Run* last = runs_.empty() ? nullptr : &runs_.back();
   if (last != nullptr && last->comm == &comm && data - (last->data + last->elements) < kAlign) {
     last->elements = data - last->data + p.shape.elements();
@@ -133,8 +138,9 @@ void Shares::copy_rows(Exec& exec, const Bucket& bucket, Tensor Parameter::*part
     const Tensor& tensor = p.*part;
     const int64_t width = row_width(p.shape), element = size_of(tensor.dtype());
     const IndexRange rows = rows_of_share(p, owned_[index], share);
-    char* outside = static_cast<char*>(packed.raw()) + starts[static_cast<size_t>(i)] * element;
-    char* inside = static_cast<char*>(tensor.raw()) + rows.begin * width * element;
+    char* outside =
+        static_cast<char*>(host_bytes(packed)) + starts[static_cast<size_t>(i)] * element;
+    char* inside = static_cast<char*>(host_bytes(tensor)) + rows.begin * width * element;
     const auto bytes = static_cast<size_t>(rows.size() * width * element);
     if (bytes == 0) return;
     if (direction == Copy::kIn)
@@ -159,9 +165,9 @@ Tensor Shares::pack_gradients(Exec& exec, const Bucket& bucket) const {
 void Shares::layer_done(Exec& exec, int64_t layer) {
   done_.insert(layer);
   for (Bucket& bucket : buckets_) {
-    const bool complete = !bucket.layers.empty() &&
-                          std::includes(done_.begin(), done_.end(), bucket.layers.begin(),
-                                        bucket.layers.end());
+    const bool complete =
+        !bucket.layers.empty() &&
+        std::includes(done_.begin(), done_.end(), bucket.layers.begin(), bucket.layers.end());
     if (!complete || bucket.scatter) continue;
     bucket.packed = pack_gradients(exec, bucket);
     bucket.scatter.emplace(exec, *bucket.comm, bucket.packed,
@@ -205,9 +211,9 @@ void sum_over_replicas(Exec& exec, Communicator& ranks, int replicas, const Tens
   const Tensor slices = exec.zeros({ranks.size() / replicas, grad.elements()});
   const Tensor mine = slices.row(ranks.rank() / replicas);
   const auto bytes = static_cast<size_t>(grad.bytes());
-  std::memcpy(mine.raw(), grad.raw(), bytes);
+  std::memcpy(host_bytes(mine), host_bytes(grad), bytes);
   ranks.all_reduce(exec, slices, ReduceOp::kSum);
-  std::memcpy(grad.raw(), mine.raw(), bytes);
+  std::memcpy(host_bytes(grad), host_bytes(mine), bytes);
 }
 
 void Shares::add_to_partial(size_t parameter, Communicator& comm) {
@@ -222,14 +228,14 @@ void Shares::add_to_partial(size_t parameter, Communicator& comm) {
 void Shares::sum_partial(Exec& exec, const Partial& partial) const {
   const Tensor packed = Tensor::empty(exec.pool, {partial.elements}, DType::kF32, Label::kScratch);
   const auto copy = [&](Copy direction) {
-    char* at = static_cast<char*>(packed.raw());
+    char* at = static_cast<char*>(host_bytes(packed));
     for (const size_t index : partial.parameters) {
       const Tensor& grad = store_.all()[index].grad;
       const auto bytes = static_cast<size_t>(grad.bytes());
       if (direction == Copy::kIn)
-        std::memcpy(at, grad.raw(), bytes);
+        std::memcpy(at, host_bytes(grad), bytes);
       else
-        std::memcpy(grad.raw(), at, bytes);
+        std::memcpy(host_bytes(grad), at, bytes);
       at += bytes;
     }
   };

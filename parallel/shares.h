@@ -4,10 +4,10 @@
 #include <set>
 #include <vector>
 
-#include "parallel/mesh.h"
-#include "parallel/ownership.h"
-#include "parallel/scatter_in_flight.h"
-#include "parallel/under_way.h"
+#include "parallel/comm/mesh.h"
+#include "parallel/comm/scatter_in_flight.h"
+#include "parallel/comm/under_way.h"
+#include "parallel/layout/ownership.h"
 
 namespace weft {
 
@@ -88,12 +88,12 @@ class Shares {
   int64_t bucket_elements_, last_layer_;
   std::vector<Ownership> owned_;  // by index in the store
   std::vector<Partial> partial_;
-  std::vector<size_t> replicated_;  // held by some of the tensor ranks, not all
+  std::vector<size_t> replicated_;      // held by some of the tensor ranks, not all
   std::vector<size_t> between_stages_;  // held by several stages, in the order of names
   std::vector<Bucket> buckets_;
   std::vector<Run> runs_;
-  std::set<int64_t> done_;  // layers, in this step
-  std::vector<size_t> by_use_;               // buckets
+  std::set<int64_t> done_;                       // layers, in this step
+  std::vector<size_t> by_use_;                   // buckets
   size_t values_started_ = 0, values_here_ = 0;  // of those
 };
 

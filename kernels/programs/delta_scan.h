@@ -37,7 +37,7 @@ struct DeltaSpace {
   Op<&S::chunk, &S::chunk, tile::kA | tile::kEntries> t;
   Op<&S::chunk, &S::value, tile::kEntries> r;
   Op<&S::chunk, &S::value, tile::kB> beta_r, u, u_to_end;  // beta_r: diag(beta) R
-  Vec<&S::chunk> beta, b, from_start, to_end;  // from_start: e^b, to_end: e^{b_C - b}
+  Vec<&S::chunk> beta, b, from_start, to_end;              // from_start: e^b, to_end: e^{b_C - b}
 
   template <class F>
   void parts(F f) {

@@ -4,7 +4,7 @@
 
 // Linear attention with a decay per key channel, one chunk of C tokens of one head (Q, K, a [C,
 // key]; V, O [C, value]). With a_t = e^{g_t} and the query carried over its own decay, q'_t = q_t *
-// a_t, both forms of kernels/diagonal_scan.h read the state before the token:
+// a_t, both forms of kernels/scan/diagonal_scan.h read the state before the token:
 //   o_t = s [ q'_t M_{t-1} + (q_t * u * k_t) . 1 v_t ],    M_t = diag(a_t) M_{t-1} + k_t^T v_t
 // where u = 1 and q' = q a without a bonus, and q' = q with one. Inside the chunk
 //   P_ij = sum_c q'_ic k_jc a_{j+1,c} ... a_{i-1,c}   (i > j)
@@ -179,8 +179,8 @@ WEFT_TILE void diagonal_carry(Engine& e, const typename Engine::Out& to, Space& 
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void diagonal_forward(Engine& e, const DiagonalChunk<Engine>& c,
-                                const typename Engine::Out& out,
-                                const typename Engine::Out& state, Space& w) {
+                                const typename Engine::Out& out, const typename Engine::Out& state,
+                                Space& w) {
   using namespace tile;
   diagonal_load(e, c, w);
   e.clear(w.pt);

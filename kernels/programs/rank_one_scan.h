@@ -221,8 +221,8 @@ WEFT_TILE void rank_one_pass(Engine& e, const RankOneChunk<Engine>& c, Space& w)
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void rank_one_forward(Engine& e, const RankOneChunk<Engine>& c,
-                                const typename Engine::Out& out,
-                                const typename Engine::Out& state, Space& w) {
+                                const typename Engine::Out& out, const typename Engine::Out& state,
+                                Space& w) {
   using namespace tile;
   rank_one_values(e, c, w);
   const auto scaled = store(out, [&](auto, auto, auto x) { return x * c.scale; });

@@ -43,8 +43,8 @@ WEFT_TILE void rank_one_keep(Engine& e, const RankOneKept<Engine>& kept, Space& 
 
 template <class Engine, class Space>
 WEFT_TILE void rank_one_rebuild(Engine& e, const RankOneChunk<Engine>& c,
-                                const RankOneKept<Engine>& kept,
-                                const typename Engine::Out& state, Space& w) {
+                                const RankOneKept<Engine>& kept, const typename Engine::Out& state,
+                                Space& w) {
   rank_one_values(e, c, w);
   rank_one_keep(e, kept, w);
   rank_one_carry(e, state, w);

@@ -134,8 +134,8 @@ WEFT_TILE void scan_forward(Engine& e, const ScanChunk<Engine>& a, const typenam
 
 // The state alone, bit for bit as scan_forward forms it; returns b_C.
 template <class Engine, class Space>
-WEFT_TILE float scan_state(Engine& e, const ScanChunk<Engine>& a,
-                           const typename Engine::Out& state, Space& w) {
+WEFT_TILE float scan_state(Engine& e, const ScanChunk<Engine>& a, const typename Engine::Out& state,
+                           Space& w) {
   const float last = scan_decays(e, a.log_decay, w);
   e.load(w.v, a.v);
   scan_carry(e, a, e.exp(last), state, w);

@@ -160,9 +160,8 @@ WEFT_TILE void two_sided_outputs(Engine& e, const Span& rows, Space& w) {
 template <class Engine, class Space>
 WEFT_TILE void two_sided_carry(Engine& e, const typename Engine::Out& to, Space& w) {
   using namespace tile;
-  const auto carried = map([&](auto i, auto j, auto x) {
-    return x + w.m(i, j) * w.key.total[i] * w.value.total[j];
-  });
+  const auto carried = map(
+      [&](auto i, auto j, auto x) { return x + w.m(i, j) * w.key.total[i] * w.value.total[j]; });
   if (to.empty()) {
     e.run(kFull, tn(w.key.k_end, w.value.k_end), carried, put(w.m));
   } else {
@@ -173,8 +172,8 @@ WEFT_TILE void two_sided_carry(Engine& e, const typename Engine::Out& to, Space&
 // Outputs of a chunk and the state after it, from the state w.m before it.
 template <class Engine, class Space>
 WEFT_TILE void two_sided_forward(Engine& e, const TwoSidedChunk<Engine>& c,
-                                 const typename Engine::Out& out,
-                                 const typename Engine::Out& state, Space& w) {
+                                 const typename Engine::Out& out, const typename Engine::Out& state,
+                                 Space& w) {
   using namespace tile;
   two_sided_load(e, c, w);
   const bool decays = !c.key_decay.empty();

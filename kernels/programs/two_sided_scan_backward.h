@@ -178,9 +178,8 @@ WEFT_TILE void two_sided_backward(Engine& e, const TwoSidedChunk<Engine>& c,
   e.fill(w.key_product, [&](auto) { return e.number(0.0f); });
   e.fill(w.value_product, [&](auto) { return e.number(0.0f); });
   const auto product = [&](auto i, auto j, auto x) { return x * e.at(g.state, i, j); };
-  e.run(kFull, tn(key.q_start, value.q_start), map([&](auto i, auto j, auto x) {
-          return x + w.dm(i, j) * key.total[i] * value.total[j];
-        }),
+  e.run(kFull, tn(key.q_start, value.q_start),
+        map([&](auto i, auto j, auto x) { return x + w.dm(i, j) * key.total[i] * value.total[j]; }),
         put(w.dm), row_sum(w.key_product, product), column_sum(w.value_product, product));
 }
 

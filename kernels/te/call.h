@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "core/error.h"
-#include "core/exec.h"
+#include "core/base/error.h"
+#include "core/memory/exec.h"
 
 namespace weft::kernels::te {
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "kernels/gemm.h"
+#include "kernels/matrix/gemm.h"
 
 struct CUstream_st;
 
-// Matrix products of kernels/gemm.h on a CUDA device, by TransformerEngine, whose low-precision
-// types come with the same call. Compiled and linked where TransformerEngine is found; not run (no
-// GPU).
+// Matrix products of kernels/matrix/gemm.h on a CUDA device, by TransformerEngine, whose
+// low-precision types come with the same call. Compiled and linked where TransformerEngine is
+// found; not run (no GPU).
 namespace weft::kernels::te {
 
 // c [m, n] = op(a) [m, k] op(b) [k, n]

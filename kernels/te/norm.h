@@ -1,10 +1,10 @@
 #pragma once
 
-#include "core/exec.h"
+#include "core/memory/exec.h"
 
 struct CUstream_st;
 
-// RMSNorm of kernels/norm.h on a CUDA device, by TransformerEngine. Compiled and linked where
+// RMSNorm of kernels/rows/norm.h on a CUDA device, by TransformerEngine. Compiled and linked where
 // TransformerEngine is found; it has not run, for want of a GPU. Enqueued on `stream`; views are in
 // device memory, x, y and weight of one type.
 namespace weft::kernels::te {

@@ -5,7 +5,7 @@
 
 // The CPU engine: one thread, AVX-512, AVX2 or plain vectors by the flags this is compiled with.
 // Products read f32 words, or pairs of bf16 where the machine multiplies those faster; everything
-// else is f32. Include only from kernels/cpu/*.cc.
+// else is f32. Include only from cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 template <tile::Form form, class A, class B>
@@ -66,7 +66,7 @@ class EngineOf {
   WEFT_INLINE static VF at(const In& view, Row i, Column j) { return lanes_of(view, i, j); }
 
   template <class Op, class F = tile::Same>
-  WEFT_INLINE void load(Op& op, const In& view, F f = {}) {
+  [[gnu::noinline]] void load(Op& op, const In& view, F f = {}) {
     if (view.dtype == DType::kF32) {
       load_operand(op, static_cast<const float*>(view.data), view, f);
     } else {
@@ -155,7 +155,7 @@ class EngineOf {
   // The steps, one after the other, on every strip of the result. The right factor's strip stays in
   // the L1 while the left factor passes by.
   template <class First, class... Rest>
-  WEFT_INLINE void run(const tile::Band& band, const First& first, const Rest&... rest) {
+  [[gnu::noinline]] void run(const tile::Band& band, const First& first, const Rest&... rest) {
     int64_t rows, columns;
     extent_of(first, rows, columns);
     (prepare(rest), ...);
@@ -216,7 +216,7 @@ class EngineOf {
   int soon_count_ = 0;
 };
 
-// Levels with products of bf16 see bf16 inputs only (kernels/by_isa.h).
+// Levels with products of bf16 see bf16 inputs only (kernels/cpu/by_isa.h).
 #if defined(__AVX512BF16__)
 using EngineWords = PairWords;
 #else

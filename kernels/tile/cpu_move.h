@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cpu/transpose.h"
+#include "kernels/cpu/isa/transpose.h"
 #include "kernels/tile/cpu_storage.h"
 #include "kernels/tile/view.h"
 

@@ -3,7 +3,7 @@
 #include "kernels/tile/cpu.h"
 
 // What drivers of scans share that walk over chunks: their lengths, and the states between them.
-// Include only from kernels/cpu/*.cc.
+// Include only from cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 constexpr int64_t kChunk = 64;  // 128 takes a third longer at head widths 64 and 128

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "kernels/cpu/words.h"
+#include "kernels/cpu/isa/words.h"
 #include "kernels/tile/steps.h"
 
 // Where operands and vectors of the CPU engine live: in one scratch buffer near the core. Sizes are
 // run-time values, so one instantiation serves every head width. Include only from
-// kernels/cpu/*.cc.
+// cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 // Whether products are made by AMX tiles, of pairs of bf16: on the hardware, or emulated by tests.
@@ -64,8 +64,8 @@ constexpr int64_t padded_width(int64_t columns) {
   return (round_up(round_up(columns, kStripColumns), 16) / 16 | 1) * 16;
 }
 
-// The entries, and the words (kernels/cpu/words.h) that products read. f32 words are the entries:
-// then `left` and `down` are `plain`. What an operand is not used for is not there.
+// The entries, and the words (kernels/cpu/isa/words.h) that products read. f32 words are the
+// entries: then `left` and `down` are `plain`. What an operand is not used for is not there.
 struct Matrix {
   int64_t rows = 0, columns = 0;
   float* plain = nullptr;  // entries [rows rounded up, stride]

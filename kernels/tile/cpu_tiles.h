@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/cpu/amx.h"
+#include "kernels/cpu/isa/amx.h"
 #include "kernels/tile/cpu_vectors.h"
 
 // The products of the CPU engine by tile registers: strips of 32 x 32 in four of them. Words along

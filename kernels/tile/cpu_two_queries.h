@@ -4,7 +4,7 @@
 
 // Words for two kinds of queries that meet the same keys under the same decays per channel, so that
 // a product of decays is formed once for all pairs of a row with another. Include only from
-// kernels/cpu/*.cc.
+// cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 struct TwoQueries : Walks {

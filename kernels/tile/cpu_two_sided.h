@@ -3,7 +3,7 @@
 #include "kernels/tile/cpu_walk.h"
 
 // Words for decays on both sides of a state: pairs of rows of one block whose weights are given,
-// transposed. Include only from kernels/cpu/*.cc.
+// transposed. Include only from cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 struct TwoSides : Walks {

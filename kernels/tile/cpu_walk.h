@@ -8,7 +8,7 @@
 // Words for decays that differ from channel to channel: parts of operands, walks along the rows of
 // every column, and pairs of rows of one block. A decay between two rows is the product of the
 // decays in between, never a quotient: all factors are <= 1, so nothing overflows, and what
-// underflows is zero. Include only from kernels/cpu/*.cc.
+// underflows is zero. Include only from cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 // What sees entries only.

@@ -1,37 +1,14 @@
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <utility>
+
+#include "kernels/cuda/launch.cuh"
 
 // Everything of the CUDA engine that only nvcc understands: launches, shared memory, and one
 // function per instruction that C++ has no word for. Where there is no nvcc, tests/support/simt
 // defines the same names, and all other files stay as they are.
 namespace weft::kernels::cuda {
-
-using Stream = cudaStream_t;
-using ::dim3;
-
-inline void check_cuda(cudaError_t status, const char* call) {
-  if (status == cudaSuccess) return;
-  throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(status));
-}
-
-// kernel(arguments) in `grid` blocks, each with `shared_bytes` of block_memory.
-template <class... P, class... A>
-void launch(void (*kernel)(P...), dim3 grid, unsigned threads, size_t shared_bytes, Stream stream,
-            A&&... arguments) {
-  const auto function = reinterpret_cast<const void*>(kernel);
-  check_cuda(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shared_bytes)),
-             "shared memory of a block");
-  kernel<<<grid, threads, shared_bytes, stream>>>(std::forward<A>(arguments)...);
-  check_cuda(cudaGetLastError(), "launch");
-}
 
 // The shared memory of the block, seen as a T.
 template <class T>
@@ -88,6 +65,25 @@ __device__ __forceinline__ void multiply_add_tf32(float (&d)[4], const float (&a
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
         "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+
+// Two blocks of a result at once, [left, right] += a [b, b + 2]: all instructions of one step of a
+// product, so that an emulator joins the lanes of a warp once.
+__device__ __forceinline__ void multiply_add_pair(float (&left)[4], float (&right)[4],
+                                                  const uint32_t (&a)[4], const uint32_t (&b)[4]) {
+  multiply_add_bf16(left, a, b);
+  multiply_add_bf16(right, a, b + 2);
+}
+// f32 factors as high + low in tf32 each: three products, the smaller ones first.
+__device__ __forceinline__ void multiply_add_pair(float (&left)[4], float (&right)[4],
+                                                  const float (&a)[4], const float (&a_low)[4],
+                                                  const float (&b)[4], const float (&b_low)[4]) {
+  multiply_add_tf32(left, a_low, b);
+  multiply_add_tf32(right, a_low, b + 2);
+  multiply_add_tf32(left, a, b_low);
+  multiply_add_tf32(right, a, b_low + 2);
+  multiply_add_tf32(left, a, b);
+  multiply_add_tf32(right, a, b + 2);
 }
 
 }  // namespace weft::kernels::cuda

@@ -62,8 +62,7 @@ struct Fragments<Bf16> {
     }
   }
   WEFT_TILE void multiply_add(float (&left)[4], float (&right)[4]) const {
-    multiply_add_bf16(left, a, b);
-    multiply_add_bf16(right, a, b + 2);
+    multiply_add_pair(left, right, a, b);
   }
 };
 
@@ -94,12 +93,7 @@ struct Fragments<F32> {
     }
   }
   WEFT_TILE void multiply_add(float (&left)[4], float (&right)[4]) const {
-    multiply_add_tf32(left, a_low, b);
-    multiply_add_tf32(right, a_low, b + 2);
-    multiply_add_tf32(left, a, b_low);
-    multiply_add_tf32(right, a, b_low + 2);
-    multiply_add_tf32(left, a, b);
-    multiply_add_tf32(right, a, b + 2);
+    multiply_add_pair(left, right, a, a_low, b, b_low);
   }
 };
 

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/exec.h"
+#include "core/memory/exec.h"
 #include "kernels/tile/view.h"
 
 // From the tensors of a kernel's contract to the views of one head. Tensors are [tokens, heads *

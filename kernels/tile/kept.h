@@ -2,8 +2,9 @@
 
 #include <vector>
 
-#include "core/error.h"
-#include "core/tensor.h"
+#include "core/base/error.h"
+#include "core/host_access.h"
+#include "core/memory/tensor.h"
 
 // Where the items of a scan (one head of one document each) keep what forward leaves for backward,
 // one after the other in one tensor: f32, [floats()].
@@ -21,11 +22,11 @@ class KeptOffsets {
   // Null where nothing is kept.
   float* of(const View& kept, int64_t item) const {
     return kept.data == nullptr ? nullptr
-                                : checked(kept).as<float>() + at_[static_cast<size_t>(item)];
+                                : host<float>(checked(kept)) + at_[static_cast<size_t>(item)];
   }
   const float* of(const ConstView& kept, int64_t item) const {
     return kept.data == nullptr ? nullptr
-                                : checked(kept).as<float>() + at_[static_cast<size_t>(item)];
+                                : host<float>(checked(kept)) + at_[static_cast<size_t>(item)];
   }
 
  private:

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/dtype.h"
+#include "core/base/dtype.h"
 
 // Memory outside the tile as the CPU engine sees it: one head's columns of some rows of an
 // activation. The element type is a run-time value, looked at once per load or store of a tile.
@@ -21,7 +21,11 @@ struct MatrixView {
     if (empty()) return *this;
     using Char = const char;
     auto* first = static_cast<Char*>(data) + begin * stride * size_of(dtype);
-    return {const_cast<Byte*>(static_cast<const void*>(first)), stride, count, columns, dtype,
+    return {const_cast<Byte*>(static_cast<const void*>(first)),
+            stride,
+            count,
+            columns,
+            dtype,
             streamed};
   }
 };

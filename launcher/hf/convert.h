@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "launcher/app/runtime.h"
+#include "launcher/checkpoint/checkpoint_lookup.h"
 #include "launcher/hf/folder.h"
-#include "launcher/resume.h"
-#include "launcher/runtime.h"
 
 namespace weft {
 

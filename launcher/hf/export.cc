@@ -2,10 +2,11 @@
 #include <fstream>
 #include <map>
 
+#include "core/host_access.h"
 #include "launcher/hf/convert.h"
 #include "launcher/hf/family.h"
 #include "layers/model_stage.h"
-#include "parallel/checkpoint_reader.h"
+#include "parallel/checkpoint/checkpoint_reader.h"
 
 namespace weft {
 namespace {
@@ -54,8 +55,8 @@ SafetensorsWriter::Entry entry_of(const std::string& name, const Shape& shape,
 Tensor in_file_type(Pool& pool, const Tensor& f32, const SafetensorsWriter::Entry& entry) {
   if (entry.dtype == DType::kF32) return f32;
   const Tensor out = Tensor::empty(pool, f32.shape(), DType::kBF16, Label::kParameters);
-  const float* from = f32.data<float>();
-  bf16* to = out.data<bf16>();
+  const float* from = host<float>(f32);
+  bf16* to = host<bf16>(out);
   for (int64_t i = 0; i < f32.elements(); ++i) {
     to[i] = entry.half ? bf16{float_to_half(from[i])} : to_bf16(from[i]);
   }
@@ -80,8 +81,8 @@ class Collector {
       const Tensor box = read(*link);
       const RowRuns& rows = link->rows;
       for (int64_t i = 0; i < rows.count; ++i) {
-        std::copy_n(box.data<float>() + i * rows.run * width, rows.run * width,
-                    out.data<float>() + (rows.begin + i * rows.stride) * width);
+        std::copy_n(host<float>(box) + i * rows.run * width, rows.run * width,
+                    host<float>(out) + (rows.begin + i * rows.stride) * width);
       }
     }
     return out;

@@ -1,6 +1,6 @@
 #include "launcher/hf/family.h"
 
-#include "core/nearest.h"
+#include "core/base/nearest.h"
 
 namespace weft {
 

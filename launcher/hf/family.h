@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run_config.h"
+#include "core/config/run_config.h"
 #include "launcher/hf/hf_config.h"
 #include "launcher/hf/tensor_map.h"
 

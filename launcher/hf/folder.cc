@@ -6,7 +6,8 @@
 #include <filesystem>
 #include <set>
 
-#include "core/safetensors_header.h"
+#include "core/files/safetensors_header.h"
+#include "core/host_access.h"
 
 namespace weft {
 namespace {
@@ -145,8 +146,8 @@ Tensor HfFolder::read(Pool& pool, const TensorLink& link) const {
   const Tensor all = file->read(pool, *tensor, DType::kF32);
   const int64_t width = tensor->shape.elements() / rows, run = link.rows.run * width;
   for (int64_t i = 0; i < link.rows.count; ++i) {
-    std::copy_n(all.data<float>() + (link.rows.begin + i * link.rows.stride) * width, run,
-                out.data<float>() + i * run);
+    std::copy_n(host<float>(all) + (link.rows.begin + i * link.rows.stride) * width, run,
+                host<float>(out) + i * run);
   }
   return out;
 }

@@ -5,15 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
 #include "launcher/hf/hf_config.h"
 #include "launcher/hf/tensor_map.h"
 
 namespace weft {
 
 // A Hugging Face folder: config.json and tensors, in one safetensors file or in several with an
-// index. Files are mapped and checked completely (core/safetensors.h); nothing is executed, files
-// outside the folder are not touched.
+// index. Files are mapped and checked completely (core/files/safetensors.h); nothing is executed,
+// files outside the folder are not touched.
 class HfFolder {
  public:
   struct Found {

@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-constexpr ExpertKeys kKeys{.experts = "num_local_experts", .ffn = "intermediate_size"};
+constexpr ExpertKeys kGraniteKeys{.experts = "num_local_experts", .ffn = "intermediate_size"};
 
 LayerConfig read_granite_attention(const HfConfig& config, const ModelConfig& model) {
   LayerConfig layer = read_attention(config, model);
@@ -29,7 +29,7 @@ ModelConfig read_granitemoehybrid(const HfConfig& config) {
   config.only("attention_bias", false);
   const bool sparse = config.integer("num_local_experts", 8) > 0;
   if (sparse) {
-    read_experts(config, kKeys, model);
+    read_experts(config, kGraniteKeys, model);
     model.moe.router = "topk_softmax";
     model.moe.shared_ffn = config.integer("shared_intermediate_size");
   } else {
@@ -72,7 +72,7 @@ std::optional<nlohmann::json> write_granitemoehybrid(const ModelConfig& model) {
     config["position_embedding_type"] = a.flag("rope") ? "rope" : "nope";
   }
   config["num_local_experts"] = 0;
-  if (sparse) write_experts(model, kKeys, config);
+  if (sparse) write_experts(model, kGraniteKeys, config);
   config["shared_intermediate_size"] = !sparse ? dense_width(model)
                                        : model.moe.shared_ffn > 0
                                            ? model.moe.shared_ffn

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "core/error.h"
-#include "core/mapped_file.h"
-#include "core/nearest.h"
+#include "core/base/error.h"
+#include "core/base/nearest.h"
+#include "core/files/mapped_file.h"
 
 namespace weft {
 namespace {

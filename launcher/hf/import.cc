@@ -2,12 +2,12 @@
 #include <fstream>
 #include <map>
 
+#include "launcher/data/tokenizer_files.h"
 #include "launcher/hf/convert.h"
 #include "launcher/hf/family.h"
-#include "launcher/tokenizer_files.h"
 #include "layers/model_stage.h"
-#include "parallel/checkpoint_folder.h"
-#include "parallel/checkpoint_write.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
+#include "parallel/checkpoint/checkpoint_write.h"
 
 namespace weft {
 namespace {

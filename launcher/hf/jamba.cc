@@ -5,7 +5,7 @@
 namespace weft {
 namespace {
 
-constexpr ExpertKeys kKeys{.ffn = "intermediate_size"};
+constexpr ExpertKeys kJambaKeys{.ffn = "intermediate_size"};
 
 struct Every {
   int64_t period, offset;
@@ -49,7 +49,7 @@ std::optional<Every> every_of(const ModelConfig& model, bool (*is)(const LayerCo
 
 ModelConfig read_jamba(const HfConfig& config) {
   ModelConfig model = read_shape(config);
-  read_experts(config, kKeys, model);
+  read_experts(config, kJambaKeys, model);
   model.dense.ffn = model.moe.ffn;
   const Every attention = read_every(config, "attn", {8, 4}),
               experts = read_every(config, "expert", {2, 1});
@@ -78,7 +78,7 @@ std::optional<nlohmann::json> write_jamba(const ModelConfig& model) {
   write_shape(model, config);
   write_attention(LayerOptions(model, *softmax), config);
   config.erase("head_dim");
-  write_experts(model, kKeys, config);
+  write_experts(model, kJambaKeys, config);
   config["attn_layer_period"] = attention->period;
   config["attn_layer_offset"] = attention->offset;
   config["expert_layer_period"] = experts->period;

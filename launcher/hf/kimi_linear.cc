@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr ExpertKeys kKeys{.active = "num_experts_per_token"};
+constexpr ExpertKeys kKimiKeys{.active = "num_experts_per_token"};
 constexpr double kLatentEpsilon = 1e-6;  // of the class, whatever rms_norm_eps says
 
 // Keys of older folders stand in a table of their own.
@@ -73,7 +73,7 @@ LayerConfig read_latent(const HfConfig& config) {
 }
 
 void read_moe(const HfConfig& config, ModelConfig& model) {
-  read_experts(config, kKeys, model);
+  read_experts(config, kKimiKeys, model);
   model.moe.router = "sigmoid_bias";
   model.moe.renormalize = config.flag("moe_renormalize", true);
   model.moe.route_scale = config.number("routed_scaling_factor", 1.0);
@@ -156,7 +156,7 @@ std::optional<nlohmann::json> write_kimi_linear(const ModelConfig& model) {
   const LayerOptions a(model, *latent), k(model, *kda);
   nlohmann::json config;
   write_shape(model, config);
-  write_experts(model, kKeys, config);
+  write_experts(model, kKimiKeys, config);
   config["intermediate_size"] = dense_width(model);
   config["num_attention_heads"] = config["num_key_value_heads"] = a.integer("heads");
   config["qk_nope_head_dim"] = a.integer("dk");

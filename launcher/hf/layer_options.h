@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "core/run_config.h"
+#include "core/config/run_config.h"
 
 namespace weft {
 

@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-constexpr ExpertKeys kKeys{.experts = "num_local_experts", .ffn = "intermediate_size"};
+constexpr ExpertKeys kMinimaxKeys{.experts = "num_local_experts", .ffn = "intermediate_size"};
 constexpr double kLightningEpsilon = 1e-6;  // of the class, whatever rms_norm_eps says
 
 struct Factors {
@@ -61,7 +61,7 @@ void map_lightning(TensorMap& map, int64_t heads, const std::string& weft, const
 
 ModelConfig read_minimax(const HfConfig& config) {
   ModelConfig model = read_shape(config, "rms_norm_eps", 1e-5);
-  read_experts(config, kKeys, model);
+  read_experts(config, kMinimaxKeys, model);
   model.moe.renormalize = true;
   config.only("sliding_window", nullptr);
   std::vector<bool> full;
@@ -92,7 +92,7 @@ std::optional<nlohmann::json> write_minimax(const ModelConfig& model) {
   nlohmann::json config;
   write_shape(model, config);
   write_attention(LayerOptions(model, *attention), config);
-  write_experts(model, kKeys, config);
+  write_experts(model, kMinimaxKeys, config);
   const auto put = [&](const Factors& keys, const std::array<double, 2>& factors) {
     config[keys.alpha] = factors[0];
     config[keys.beta] = factors[1];

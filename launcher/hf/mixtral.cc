@@ -4,13 +4,13 @@
 namespace weft {
 namespace {
 
-constexpr ExpertKeys kKeys{.experts = "num_local_experts", .ffn = "intermediate_size"};
+constexpr ExpertKeys kMixtralKeys{.experts = "num_local_experts", .ffn = "intermediate_size"};
 
 }  // namespace
 
 ModelConfig read_mixtral(const HfConfig& config) {
   ModelConfig model = read_shape(config, "rms_norm_eps", 1e-5);
-  read_experts(config, kKeys, model);
+  read_experts(config, kMixtralKeys, model);
   model.moe.renormalize = true;
   LayerConfig layer = read_attention(config, model);
   read_rotation(config, layer);
@@ -27,7 +27,7 @@ std::optional<nlohmann::json> write_mixtral(const ModelConfig& model) {
   nlohmann::json config;
   write_shape(model, config);
   write_attention(options, config);
-  write_experts(model, kKeys, config);
+  write_experts(model, kMixtralKeys, config);
   config["sliding_window"] = window_or_null(options);
   return config;
 }

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/config.h"
+#include "core/config/config.h"
 #include "launcher/hf/family.h"
 #include "launcher/hf/layer_options.h"
 #include "layers/mixers/registry.h"

@@ -4,13 +4,13 @@
 namespace weft {
 namespace {
 
-constexpr ExpertKeys kKeys{.ffn = "intermediate_size"};
+constexpr ExpertKeys kOlmoeKeys{.ffn = "intermediate_size"};
 
 }  // namespace
 
 ModelConfig read_olmoe(const HfConfig& config) {
   ModelConfig model = read_shape(config, "rms_norm_eps", 1e-5);
-  read_experts(config, kKeys, model);
+  read_experts(config, kOlmoeKeys, model);
   model.moe.renormalize = config.flag("norm_topk_prob", false);
   config.only("attention_bias", false);
   config.only("clip_qkv", nullptr);
@@ -30,7 +30,7 @@ std::optional<nlohmann::json> write_olmoe(const ModelConfig& model) {
   nlohmann::json config;
   write_shape(model, config);
   write_attention(LayerOptions(model, *layer), config);
-  write_experts(model, kKeys, config);
+  write_experts(model, kOlmoeKeys, config);
   config["norm_topk_prob"] = model.moe.renormalize;
   return config;
 }

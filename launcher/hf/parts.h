@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/run_config.h"
+#include "core/config/run_config.h"
 #include "launcher/hf/family.h"
 #include "launcher/hf/layer_options.h"
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/l2_norm.h"
-#include "layers/convert.h"
+#include "kernels/rows/l2_norm.h"
+#include "layers/basic/cast.h"
 #include "layers/memory/memory_gate.h"
 
 namespace weft {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/decay_gate.h"
+#include "kernels/gates/decay_gate.h"
 #include "layers/memory/inner_rule.h"
 #include "layers/recurrence/diagonal.h"
 

@@ -1,5 +1,5 @@
-#include "kernels/ssm.h"
-#include "layers/convert.h"
+#include "kernels/gates/ssm.h"
+#include "layers/basic/cast.h"
 #include "layers/memory/inner_rule.h"
 #include "layers/recurrence/scalar.h"
 

@@ -1,5 +1,5 @@
-#include "kernels/rebased.h"
-#include "layers/convert.h"
+#include "kernels/rows/rebased.h"
+#include "layers/basic/cast.h"
 #include "layers/memory/inner_rule.h"
 #include "layers/recurrence/scalar.h"
 
@@ -52,7 +52,7 @@ class InnerRebased final : public InnerRule {
 
  private:
   struct Saved {
-    Tensor q, k, v;  // features and values, f32: kernels/rebased.h says why
+    Tensor q, k, v;  // features and values, f32: kernels/rows/rebased.h says why
   };
   static Parameter& vector(const InnerBuild& b, const char* name, const Init& init) {
     return b.build.declare({.name = b.build.scope + name,

@@ -3,8 +3,8 @@
 #include <functional>
 #include <memory>
 
+#include "layers/context/mixer.h"
 #include "layers/memory/memory_linear.h"
-#include "layers/mixers/mixer.h"
 
 namespace weft {
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <map>
 
+#include "layers/basic/rwkv6_start.h"
 #include "layers/memory/inner_gated.h"
-#include "layers/mixers/rwkv6_start.h"
 #include "layers/recurrence/complex_diagonal.h"
 #include "layers/recurrence/delta.h"
 #include "layers/recurrence/diagonal.h"

@@ -1,6 +1,6 @@
-#include "kernels/rwkv7.h"
+#include "kernels/gates/rwkv7.h"
+#include "layers/basic/rwkv7_start.h"
 #include "layers/memory/memory_gate.h"
-#include "layers/mixers/rwkv7_start.h"
 #include "layers/recurrence/rank_one.h"
 
 namespace weft {
@@ -9,8 +9,8 @@ namespace {
 constexpr float kSlowestDecay = -0.60653066f;  // -e^{-1/2}
 
 // Memories of RWKV-7: decays per key channel, and a key split into what it removes from the memory
-// and what it writes (kernels/rwkv7.h), by a rate per channel. The memories share k_k and k_a, and
-// all start as the mixer's weights do.
+// and what it writes (kernels/gates/rwkv7.h), by a rate per channel. The memories share k_k and
+// k_a, and all start as the mixer's weights do.
 class InnerRwkv7 final : public InnerRule {
  public:
   explicit InnerRwkv7(const InnerBuild& b)

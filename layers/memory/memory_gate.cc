@@ -1,8 +1,8 @@
 #include "layers/memory/memory_gate.h"
 
-#include "kernels/decay_gate.h"
-#include "kernels/elementwise.h"
-#include "kernels/head_decay.h"
+#include "kernels/gates/decay_gate.h"
+#include "kernels/gates/head_decay.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {
@@ -57,9 +57,7 @@ MemoryGate::MemoryGate(const InnerBuild& b, const Options& o)
 
 void MemoryGate::open(Exec& exec, const Tensor& raw, const Tensor& value) const {
   switch (options_.map) {
-    case Map::kPlain:
-      kernels::copy(exec, raw, value);
-      break;
+    case Map::kPlain: kernels::copy(exec, raw, value); break;
     case Map::kSigmoid:
       kernels::activation_forward(exec, Activation::kSigmoid, raw, value);
       kernels::scale(exec, value, options_.factor, value);
@@ -72,17 +70,14 @@ void MemoryGate::open(Exec& exec, const Tensor& raw, const Tensor& value) const 
       kernels::activation_forward(exec, Activation::kTanh, raw, value);
       kernels::scale(exec, value, options_.factor, value);
       break;
-    default:
-      kernels::decay_gate_forward(exec, decay_gate(options_), raw, value);
+    default: kernels::decay_gate_forward(exec, decay_gate(options_), raw, value);
   }
 }
 
 Tensor MemoryGate::close(Exec& exec, const Tensor& raw, const Tensor& d_value) const {
   const Tensor dz = exec.empty(raw.shape(), compute_);
   switch (options_.map) {
-    case Map::kPlain:
-      kernels::copy(exec, d_value, dz);
-      break;
+    case Map::kPlain: kernels::copy(exec, d_value, dz); break;
     case Map::kSigmoid:
       kernels::activation_backward(exec, Activation::kSigmoid, raw, d_value, dz);
       kernels::scale(exec, dz, options_.factor, dz);
@@ -94,8 +89,7 @@ Tensor MemoryGate::close(Exec& exec, const Tensor& raw, const Tensor& d_value) c
     case Map::kCapped:  // the factor and its inverse cancel
       kernels::activation_backward(exec, Activation::kTanh, raw, d_value, dz);
       break;
-    default:
-      kernels::decay_gate_backward(exec, decay_gate(options_), raw, d_value, dz);
+    default: kernels::decay_gate_backward(exec, decay_gate(options_), raw, d_value, dz);
   }
   return dz;
 }

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "kernels/activation.h"
+#include "kernels/gates/activation.h"
 #include "layers/memory/inner_rule.h"
 
 namespace weft {

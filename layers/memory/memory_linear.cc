@@ -1,7 +1,7 @@
 #include "layers/memory/memory_linear.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/gather.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/gather.h"
 
 namespace weft {
 

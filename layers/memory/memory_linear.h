@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gemm.h"
-#include "layers/build.h"
+#include "kernels/matrix/gemm.h"
+#include "layers/context/build.h"
 #include "layers/memory/memory_rows.h"
 
 namespace weft {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/gemm.h"
-#include "layers/convert.h"
-#include "layers/token_statistics.h"
+#include "core/host_access.h"
+#include "kernels/matrix/gemm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/token_statistics.h"
 
 namespace weft {
 namespace {
@@ -14,14 +15,14 @@ using kernels::Transpose;
 using kernels::Write;
 
 double mean_of(const Tensor& t) {
-  const float* x = t.data<float>();
+  const float* x = host<float>(t);
   return std::accumulate(x, x + t.elements(), 0.0) /
          static_cast<double>(std::max<int64_t>(1, t.elements()));
 }
 
 std::vector<int64_t> counts_of(const Tensor& index, int64_t memories) {
   std::vector<int64_t> counts(static_cast<size_t>(memories));
-  const int32_t* chosen = index.data<int32_t>();
+  const int32_t* chosen = host<int32_t>(index);
   for (int64_t i = 0; i < index.elements(); ++i) ++counts[static_cast<size_t>(chosen[i])];
   return counts;
 }
@@ -32,10 +33,10 @@ void append_shared(Exec& exec, int64_t memories, MemoryRouting& routing) {
   routing.index = exec.empty({s[0], s[1] + 1}, DType::kI32);
   routing.weight = exec.empty({s[0], s[1] + 1});
   for (int64_t t = 0; t < s[0]; ++t) {
-    int32_t* index = routing.index.data<int32_t>() + t * (s[1] + 1);
-    float* weight = routing.weight.data<float>() + t * (s[1] + 1);
-    std::copy_n(routing.routed.index.data<int32_t>() + t * s[1], s[1], index);
-    std::copy_n(routing.routed.weight.data<float>() + t * s[1], s[1], weight);
+    int32_t* index = host<int32_t>(routing.index) + t * (s[1] + 1);
+    float* weight = host<float>(routing.weight) + t * (s[1] + 1);
+    std::copy_n(host<int32_t>(routing.routed.index) + t * s[1], s[1], index);
+    std::copy_n(host<float>(routing.routed.weight) + t * s[1], s[1], weight);
     index[s[1]] = static_cast<int32_t>(memories);
     weight[s[1]] = 1.0f;
   }
@@ -78,7 +79,7 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
   const std::vector<int64_t> counts = sum_over_tokens(exec, ranks, mine);
   routing.fraction = exec.empty({1, memories});
   for (size_t e = 0; e < counts.size(); ++e) {
-    routing.fraction.data<float>()[e] = static_cast<float>(
+    host<float>(routing.fraction)[e] = static_cast<float>(
         static_cast<double>(counts[e]) / static_cast<double>(std::max<int64_t>(1, routing.tokens)));
   }
   if (step != nullptr && !step->repeating) {
@@ -105,8 +106,8 @@ MoeReport MemoryRouter::report(Exec& exec, const Routing& routing,
   const Tensor mean = exec.empty({options_.memories});
   kernels::column_mean(exec, routing.probabilities, mean);
   for (int64_t e = 0; e < options_.memories; ++e) {
-    report.aux += here * static_cast<double>(options_.memories) *
-                  routing.fraction.data<float>()[e] * mean.data<float>()[e];
+    report.aux += here * static_cast<double>(options_.memories) * host<float>(routing.fraction)[e] *
+                  host<float>(mean)[e];
   }
   report.router_entropy = here * mean_of(notes.entropy);
   return report;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "layers/build.h"
-#include "layers/feed_forward.h"
+#include "layers/context/build.h"
+#include "layers/context/feed_forward.h"
 
 namespace weft {
 

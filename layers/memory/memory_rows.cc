@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/host_access.h"
+
 namespace weft {
 namespace {
 
@@ -13,8 +15,8 @@ Tensor exchanged(Exec& exec, const Tensor& t, int64_t a, int64_t b, const Shape&
   const auto bytes = static_cast<size_t>(t.bytes() / (a * b));
   for (int64_t i = 0; i < a; ++i) {
     for (int64_t j = 0; j < b; ++j) {
-      std::memcpy(static_cast<char*>(to.raw()) + static_cast<size_t>(j * a + i) * bytes,
-                  static_cast<const char*>(t.raw()) + static_cast<size_t>(i * b + j) * bytes,
+      std::memcpy(static_cast<char*>(host_bytes(to)) + static_cast<size_t>(j * a + i) * bytes,
+                  static_cast<const char*>(host_bytes(t)) + static_cast<size_t>(i * b + j) * bytes,
                   bytes);
     }
   }
@@ -60,7 +62,7 @@ MemoryRows rows_of_memories(Exec& exec, const Sequence& tokens, const Tensor& in
   own.memory = tokens.memory;
   own.chunk_states = tokens.chunk_states;
   own.documents = {0};
-  const int32_t* token = rows.order.token.data<int32_t>();
+  const int32_t* token = host<int32_t>(rows.order.token);
   const auto count = static_cast<int32_t>(tokens.count());
   for (int32_t m = 0; m < static_cast<int32_t>(memories); ++m) {
     const int32_t* end = token + rows.order.offsets[static_cast<size_t>(m) + 1];

@@ -1,8 +1,9 @@
 #pragma once
 
-#include "kernels/router.h"
-#include "layers/sequence.h"
-#include "layers/state.h"
+#include "core/host_access.h"
+#include "kernels/routing/router.h"
+#include "layers/context/sequence.h"
+#include "layers/context/state.h"
 
 namespace weft {
 
@@ -17,7 +18,7 @@ struct MemoryRows {
   int64_t count() const { return order.token.elements(); }
   int64_t memories() const { return static_cast<int64_t>(order.offsets.size()) - 1; }
   std::span<const int32_t> tokens() const {
-    return {order.token.data<int32_t>(), static_cast<size_t>(count())};
+    return {host<int32_t>(order.token), static_cast<size_t>(count())};
   }
 };
 

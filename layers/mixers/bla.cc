@@ -1,5 +1,6 @@
 // Basic linear attention.   M_t = M_{t-1} + phi(k_t)^T v_t,   o_t = dk^{-1/2} phi(q_t) M_t
-// optionally divided by the sum of its weights, dk^{-1/2} phi(q_t) . z_t with z_t = z_{t-1} + phi(k_t).
+// optionally divided by the sum of its weights, dk^{-1/2} phi(q_t) . z_t with z_t = z_{t-1} +
+// phi(k_t).
 #include <cmath>
 
 #include "layers/mixers/shell.h"

@@ -1,5 +1,6 @@
-// DeltaNet: the delta rule.   M_t = (I - b_t k_t^T k_t) M_{t-1} + b_t k_t^T v_t,   o_t = dk^{-1/2} q_t M_t
-// with short convolutions on q, k, v, keys and queries of length one and b_t = sigmoid of a projection.
+// DeltaNet: the delta rule.   M_t = (I - b_t k_t^T k_t) M_{t-1} + b_t k_t^T v_t,   o_t = dk^{-1/2}
+// q_t M_t with short convolutions on q, k, v, keys and queries of length one and b_t = sigmoid of a
+// projection.
 #include "layers/mixers/shell_delta.h"
 
 namespace weft {
@@ -15,7 +16,8 @@ struct DeltanetOptions {
 void fields(FieldVisitor& f, DeltanetOptions& c) {
   head_fields(f, c.heads, c.dk, c.dv);
   f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens");
-  f("negative_eigenvalues", c.negative_eigenvalues, "beta = 2 sigmoid: a write may turn a value around");
+  f("negative_eigenvalues", c.negative_eigenvalues,
+    "beta = 2 sigmoid: a write may turn a value around");
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
@@ -24,15 +26,15 @@ void fields(FieldVisitor& f, DeltanetOptions& c) {
 std::unique_ptr<Mixer> make_deltanet(const MixerBuild& build) {
   const auto o = read_options<DeltanetOptions>(build.options, "deltanet");
   const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
-  return std::make_unique<DeltaShell>(
-      build, DeltaRule{.heads = heads.heads,
-                       .value_heads = heads.heads,
-                       .dk = heads.dk,
-                       .dv = heads.dv,
-                       .short_conv = o.short_conv,
-                       .decay = false,
-                       .beta_factor = o.negative_eigenvalues ? 2.0f : 1.0f,
-                       .output_gate = o.output_gate});
+  return std::make_unique<DeltaShell>(build,
+                                      DeltaRule{.heads = heads.heads,
+                                                .value_heads = heads.heads,
+                                                .dk = heads.dk,
+                                                .dv = heads.dv,
+                                                .short_conv = o.short_conv,
+                                                .decay = false,
+                                                .beta_factor = o.negative_eigenvalues ? 2.0f : 1.0f,
+                                                .output_gate = o.output_gate});
 }
 
 std::vector<FieldInfo> options_of_deltanet() { return describe<DeltanetOptions>(); }

@@ -10,15 +10,16 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/forget_gate.h"
-#include "kernels/norm.h"
-#include "kernels/sigmoid_gate.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "core/host_access.h"
+#include "kernels/gates/forget_gate.h"
+#include "kernels/gates/sigmoid_gate.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/rotation.h"
+#include "layers/basic/token_shift.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/attention.h"
-#include "layers/rotation.h"
-#include "layers/token_shift.h"
 
 namespace weft {
 namespace {
@@ -81,7 +82,7 @@ class Fox final : public Mixer {
     }
     if (o.kv_shift) {
       shift_ = std::make_unique<Linear>(
-          build, std::vector<Linear::Part>{h_.kv_part("k_shift", 1), h_.kv_part("v_shift", 1)},
+          build, std::vector<Linear::Part>{kv_part(h_, "k_shift", 1), kv_part(h_, "v_shift", 1)},
           build.hidden, Linear::Options{.cut = Linear::Cut::kRows});
     }
     if (o.qk_norm) {
@@ -187,7 +188,7 @@ class Fox final : public Mixer {
   static std::vector<Linear::Part> projections(const FoxOptions& o) {
     const HeadOptions& h = o.heads;
     std::vector<Linear::Part> parts = {
-        {"q_proj", h.heads * h.dk, h.dk}, h.kv_part("k_proj", h.dk), h.kv_part("v_proj", h.dv)};
+        {"q_proj", h.heads * h.dk, h.dk}, kv_part(h, "k_proj", h.dk), kv_part(h, "v_proj", h.dv)};
     if (o.output_gate) parts.push_back({"ogate_proj", h.heads * h.dv, h.dv});
     return parts;
   }
@@ -266,7 +267,7 @@ class Fox final : public Mixer {
   Tensor score_bound(Exec& exec) const {
     const Tensor bound = exec.empty({h_.heads});
     const auto largest = [&](const Parameter& norm, int64_t head) {
-      const float* w = norm.value.data<float>() + head * h_.dk;
+      const float* w = host<float>(norm.value) + head * h_.dk;
       float size = 0;
       for (int64_t c = 0; c < h_.dk; ++c) size = std::max(size, std::abs(w[c]));
       return size;
@@ -275,9 +276,9 @@ class Fox final : public Mixer {
     const float rounding = compute_ == DType::kBF16 ? 1.0f + 1.0f / 128 : 1.0f;
     const auto growth = static_cast<float>(o_.rope ? rotation_.growth() : 1.0);
     for (int64_t h = 0; h < h_.heads; ++h) {
-      bound.data<float>()[h] = rounding * growth * growth * std::sqrt(static_cast<float>(h_.dk)) *
-                               largest(*q_norm_, h) *
-                               largest(*k_norm_, h / (h_.heads / h_.kv_heads));
+      host<float>(bound)[h] = rounding * growth * growth * std::sqrt(static_cast<float>(h_.dk)) *
+                              largest(*q_norm_, h) *
+                              largest(*k_norm_, h / (h_.heads / h_.kv_heads));
     }
     return bound;
   }

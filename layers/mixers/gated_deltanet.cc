@@ -1,7 +1,7 @@
 // Gated DeltaNet: the delta rule on a state that decays.
 //   M_t = e^{g_t} (I - b_t k_t^T k_t) M_{t-1} + b_t k_t^T v_t,   o_t = dk^{-1/2} q_t M_t
-// with short convolutions on q, k, v, keys and queries of length one, b_t = sigmoid of a projection and
-// g_t = -e^{A_log} softplus(projection + dt_bias) per head.
+// with short convolutions on q, k, v, keys and queries of length one, b_t = sigmoid of a projection
+// and g_t = -e^{A_log} softplus(projection + dt_bias) per head.
 #include <algorithm>
 
 #include "layers/mixers/shell_delta.h"
@@ -23,7 +23,8 @@ void fields(FieldVisitor& f, GatedDeltanetOptions& c) {
     "of values, states and gates, a multiple of heads: groups share a query and a key; 0: as heads",
     between(0, kLargestExtent));
   f("short_conv", c.short_conv, "convolve q, k and v over the last four tokens");
-  f("negative_eigenvalues", c.negative_eigenvalues, "beta = 2 sigmoid: a write may turn a value around");
+  f("negative_eigenvalues", c.negative_eigenvalues,
+    "beta = 2 sigmoid: a write may turn a value around");
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
   f("norm_eps", c.norm_eps, "epsilon of the output's norm", above(0));
 }

@@ -1,8 +1,8 @@
 // Gated (decaying) fast weights: the state decays by key channel and by value channel.
 //   M_t = diag(e^{a_t}) M_{t-1} diag(e^{c_t}) + k_t^T v_t,   o_t = dk^{-1/2} q_t M_t
 // a = logsigmoid(a_proj(x)) / 16, c = logsigmoid(c_proj(x)) / 16; gate_divisor = 1 gives the
-// literal form, whose memory is short at the start. Query heads that share a key and a value share its
-// decays, as in gla.
+// literal form, whose memory is short at the start. Query heads that share a key and a value share
+// its decays, as in gla.
 #include "layers/mixers/shell_gates.h"
 #include "layers/recurrence/two_sided.h"
 

@@ -3,11 +3,11 @@
 //   y = o_proj( RMSNorm_head(o) * silu(g_proj(x)) )
 #include <cmath>
 
-#include "kernels/decay_gate.h"
-#include "kernels/norm.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/decay_gate.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/context/mixer.h"
 #include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/diagonal.h"
 
@@ -43,9 +43,8 @@ Init gate_init(int64_t in, int64_t out) {
 
 std::vector<Linear::Part> parts_of(const GlaOptions& o) {
   const HeadOptions& h = o.heads;
-  std::vector<Linear::Part> parts = {{"q_proj", h.heads * h.dk, h.dk},
-                                     h.kv_part("k_proj", h.dk),
-                                     h.kv_part("v_proj", h.dv)};
+  std::vector<Linear::Part> parts = {
+      {"q_proj", h.heads * h.dk, h.dk}, kv_part(h, "k_proj", h.dk), kv_part(h, "v_proj", h.dv)};
   if (o.output_gate) parts.push_back({"g_proj", h.heads * h.dv, h.dv});
   return parts;
 }
@@ -63,7 +62,7 @@ class Gla final : public Mixer {
                   .gate = {begin(kGate), width(kGate)}}),
         gate_down_(build, {{"gk_proj.0", o.gate_rank}}, build.hidden,
                    {.init = gate_init(build.hidden, o.gate_rank), .partial_over = {Axis::kTensor}}),
-        gate_up_(build, {h_.kv_part("gk_proj.1", h_.dk)}, o.gate_rank,
+        gate_up_(build, {kv_part(h_, "gk_proj.1", h_.dk)}, o.gate_rank,
                  {.init = gate_init(o.gate_rank, build.whole(h_.kv_heads * h_.dk, h_.kv_replicas)),
                   .cut = Linear::Cut::kRows,
                   .bias = Linear::Bias::kYes}),

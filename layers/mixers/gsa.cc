@@ -4,13 +4,13 @@
 //   o_t = softmax(K_t q_t^T) V_t
 //   y = o_proj( RMSNorm( silu(o) ) ), the norm over all heads at once
 // q, k, v are silu of projections; g = logsigmoid(f_proj(x)) / 8, one per slot.
-#include "kernels/activation.h"
-#include "kernels/decay_gate.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/activation.h"
+#include "kernels/gates/decay_gate.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/wide_norm.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/slots.h"
-#include "layers/wide_norm.h"
 
 namespace weft {
 namespace {
@@ -38,9 +38,9 @@ class Gsa final : public Mixer {
         hidden_(build.hidden),
         project_(build,
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
-                  h_.kv_part("k_proj", h_.dk),
-                  h_.kv_part("v_proj", h_.dv),
-                  h_.kv_part("f_proj", o.slots)},
+                  kv_part(h_, "k_proj", h_.dk),
+                  kv_part(h_, "v_proj", h_.dv),
+                  kv_part(h_, "f_proj", o.slots)},
                  build.hidden, {.cut = Linear::Cut::kRows, .queries = {0, h_.heads * h_.dk}}),
         recurrence_({h_, o.slots, 1.0f}),
         norm_(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1, build.norm_epsilon),

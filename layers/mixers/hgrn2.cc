@@ -3,19 +3,19 @@
 //   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t
 //   y = o_proj( RMSNorm(o) ), the norm over all heads at once
 // The lower bounds l are those of the published model, which grow with depth: one learned tensor
-// for all layers gives each its own by a cumulative softmax (layers/lower_bounds.h), the first
-// none. With lower_bounds = "own" every layer has its own: none, or a learned vector that starts at
-// `lower_bound`.
+// for all layers gives each its own by a cumulative softmax (layers/basic/lower_bounds.h), the
+// first none. With lower_bounds = "own" every layer has its own: none, or a learned vector that
+// starts at `lower_bound`.
 #include <cmath>
 
-#include "kernels/activation.h"
-#include "kernels/decay_gate.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/lower_bounds.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/activation.h"
+#include "kernels/gates/decay_gate.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/lower_bounds.h"
+#include "layers/basic/wide_norm.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/diagonal.h"
-#include "layers/wide_norm.h"
 
 namespace weft {
 namespace {
@@ -53,8 +53,7 @@ Parameter& shared_bounds(const MixerBuild& build, const HeadOptions& h) {
   return build.declare(
       {.name = name,
        .global = {build.layers, h.kv_heads * h.dk},
-       .splits = {Split{
-           .dim = 1, .axis = Axis::kTensor, .replicas = h.kv_replicas, .unit = h.dk}},
+       .splits = {Split{.dim = 1, .axis = Axis::kTensor, .replicas = h.kv_replicas, .unit = h.dk}},
        .init = Init::zeros(),
        .weight_decay = false,
        .f32 = true});
@@ -69,8 +68,8 @@ class Hgrn2 final : public Mixer {
         layer_(build.layer),
         project_(build,
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
-                  h_.kv_part("f_proj", h_.dk),
-                  h_.kv_part("i_proj", h_.dv)},
+                  kv_part(h_, "f_proj", h_.dk),
+                  kv_part(h_, "i_proj", h_.dv)},
                  build.hidden, {.cut = Linear::Cut::kRows, .queries = {0, h_.heads * h_.dk}}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
         norm_(build, "g_norm.weight", h_.heads * h_.dv, h_.dv, 1, build.norm_epsilon),
@@ -161,8 +160,7 @@ class Hgrn2 final : public Mixer {
     return build.declare(
         {.name = build.scope + name,
          .global = {width},
-         .splits = {Split{
-             .dim = 0, .axis = Axis::kTensor, .replicas = replicas, .unit = unit}},
+         .splits = {Split{.dim = 0, .axis = Axis::kTensor, .replicas = replicas, .unit = unit}},
          .init = Init::constant(start),
          .weight_decay = false,
          .f32 = true});

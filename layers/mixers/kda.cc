@@ -11,13 +11,13 @@
 // every mixer: normal, short convolutions uniform.
 #include <cmath>
 
-#include "kernels/activation.h"
-#include "kernels/elementwise.h"
-#include "kernels/head_decay.h"
-#include "kernels/l2_norm.h"
-#include "kernels/norm.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
+#include "kernels/gates/activation.h"
+#include "kernels/gates/head_decay.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/l2_norm.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
 #include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/rank_one.h"
 
@@ -159,14 +159,14 @@ class Kda final : public Mixer {
 
  private:
   struct Saved {
-    Tensor projected;        // [tokens, q | k | v]
-    Tensor qkv;              // the same as the recurrence reads them
+    Tensor projected;               // [tokens, q | k | v]
+    Tensor qkv;                     // the same as the recurrence reads them
     Tensor q_inv_norm, k_inv_norm;  // [tokens, heads]
-    Tensor strength, decay;  // projections, f32: [tokens, heads], [tokens, heads * dk]
-    Tensor beta, log_decay;  // what they become
-    Tensor gate;             // [tokens, heads * dv], before the sigmoid
-    Tensor out;              // [tokens, heads * dv]
-    Tensor inv_rms;          // [tokens, heads]
+    Tensor strength, decay;         // projections, f32: [tokens, heads], [tokens, heads * dk]
+    Tensor beta, log_decay;         // what they become
+    Tensor gate;                    // [tokens, heads * dv], before the sigmoid
+    Tensor out;                     // [tokens, heads * dv]
+    Tensor inv_rms;                 // [tokens, heads]
   };
   enum Part { kQ, kK, kV };
 
@@ -183,8 +183,9 @@ class Kda final : public Mixer {
   }
   kernels::L2Norm l2_norm() const { return {.heads = o_.heads}; }
   kernels::HeadNorm head_norm() const {
-    return {
-        .heads = o_.heads, .epsilon = static_cast<float>(o_.norm_eps), .gate = kernels::GateActivation::kSigmoid};
+    return {.heads = o_.heads,
+            .epsilon = static_cast<float>(o_.norm_eps),
+            .gate = kernels::GateActivation::kSigmoid};
   }
 
   // Every head to unit length, in place; its inverse length before.

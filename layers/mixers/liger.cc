@@ -12,18 +12,18 @@
 #include <functional>
 #include <variant>
 
-#include "kernels/decay_gate.h"
-#include "kernels/elementwise.h"
-#include "kernels/head_pool.h"
-#include "kernels/head_softmax.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/decay_gate.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/head_pool.h"
+#include "kernels/rows/head_softmax.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/rotation.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/attention.h"
 #include "layers/recurrence/diagonal.h"
 #include "layers/recurrence/scalar.h"
 #include "layers/recurrence/slots.h"
-#include "layers/rotation.h"
 
 namespace weft {
 namespace {
@@ -74,12 +74,9 @@ using LigerRecurrence = std::variant<ScalarRecurrence, DiagonalRecurrence, Slots
 
 LigerRecurrence recurrence_of(const LigerOptions& o) {
   switch (decay_of(o.form)) {
-    case Decay::kPerHead:
-      return ScalarRecurrence({.heads = o.heads});
-    case Decay::kPerSlot:
-      return SlotsRecurrence({.heads = o.heads, .slots = o.slots});
-    default:
-      return DiagonalRecurrence({.heads = o.heads});
+    case Decay::kPerHead: return ScalarRecurrence({.heads = o.heads});
+    case Decay::kPerSlot: return SlotsRecurrence({.heads = o.heads, .slots = o.slots});
+    default: return DiagonalRecurrence({.heads = o.heads});
   }
 }
 
@@ -95,8 +92,8 @@ class Liger final : public Mixer {
         lower_(static_cast<size_t>(h_.kv_heads * h_.dk), static_cast<float>(o.lower_bound)),
         project_(build,
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
-                  h_.kv_part("k_proj", h_.dk),
-                  h_.kv_part("v_proj", h_.dv)},
+                  kv_part(h_, "k_proj", h_.dk),
+                  kv_part(h_, "v_proj", h_.dv)},
                  build.hidden,
                  {.cut = Linear::Cut::kRows,
                   .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo,
@@ -191,8 +188,7 @@ class Liger final : public Mixer {
     return {lower_.data(), {k_width()}, k_width(), DType::kF32, {}};
   }
 
-  void rotate(Exec& exec, const Sequence& sequence, View qk,
-              Rotation::Direction direction) const {
+  void rotate(Exec& exec, const Sequence& sequence, View qk, Rotation::Direction direction) const {
     rotation_.turn(exec, sequence, h_.heads, qk.columns(0, q_width()), direction);
     rotation_.turn(exec, sequence, h_.kv_heads, qk.columns(q_width(), k_width()), direction);
   }

@@ -1,8 +1,8 @@
 // Lightning attention.   M_t = e^{-s_h f} M_{t-1} + silu(k_t)^T v_t,   o_t = silu(q_t) M_t
 // with ALiBi's slopes s_h and a factor f of the layer.
-// MiniMax's models (decay_rule = "minimax") have the slopes 2^{-8 (h + 1) / heads} for any number of
-// heads and the factor 1 - l / (L - 1 + 1e-5) + 1e-5 in layer l of L; they also map the values, gate by
-// a sigmoid and norm all heads at once, which are options of their own.
+// MiniMax's models (decay_rule = "minimax") have the slopes 2^{-8 (h + 1) / heads} for any number
+// of heads and the factor 1 - l / (L - 1 + 1e-5) + 1e-5 in layer l of L; they also map the values,
+// gate by a sigmoid and norm all heads at once, which are options of their own.
 #include <cmath>
 
 #include "layers/mixers/shell.h"
@@ -27,7 +27,8 @@ struct LightningOptions {
 void fields(FieldVisitor& f, LightningOptions& c) {
   fields(f, c.heads);
   f("layer_factor", c.layer_factor, "multiplies the slopes of every head", at_least(0));
-  f("layer_decay", c.layer_decay, "multiply layer_factor by 1 - l / (L - 1) + 1e-5 for layer l of L");
+  f("layer_decay", c.layer_decay,
+    "multiply layer_factor by 1 - l / (L - 1) + 1e-5 for layer l of L");
   f.choice("decay_rule", c.decay_rule, {"alibi", "minimax"},
            "ALiBi's slopes, or those of MiniMax's models, which differ from layer to layer");
   f("map_values", c.map_values, "silu on v as on q and k");
@@ -42,8 +43,7 @@ std::vector<float> minimax_log_decays(int64_t heads, int64_t layer, int64_t laye
   const double l = static_cast<double>(layer), last = static_cast<double>(layers - 1) + 1e-5;
   std::vector<float> decays;
   for (int64_t h = 0; h < heads; ++h) {
-    const double slope =
-        std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(heads));
+    const double slope = std::exp2(-8.0 * static_cast<double>(h + 1) / static_cast<double>(heads));
     decays.push_back(static_cast<float>(-slope * factor * (1.0 - l / last + 1e-5)));
   }
   return decays;

@@ -5,14 +5,14 @@
 // With `select_norm` r, B and C each pass an RMSNorm before they are used.
 #include <cmath>
 
-#include "kernels/norm.h"
-#include "kernels/ssm.h"
-#include "layers/channel_shards.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/ssm.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/channel_shards.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/short_conv.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/selective.h"
-#include "layers/short_conv.h"
 
 namespace weft {
 namespace {
@@ -29,7 +29,8 @@ void fields(FieldVisitor& f, MambaOptions& c) {
   f("dt_rank", c.dt_rank,
     "rank of the projection that gives the steps; 0: a sixteenth of the hidden width",
     between(0, kLargestExtent));
-  f("select_norm", c.select_norm, "RMSNorm of what x_proj gives: steps, inputs and reads, each alone");
+  f("select_norm", c.select_norm,
+    "RMSNorm of what x_proj gives: steps, inputs and reads, each alone");
   f("norm_eps", c.norm_eps, "epsilon of these norms", above(0));
 }
 

@@ -4,14 +4,14 @@
 //   out_proj( RMSNorm_group(y * silu(z)) )
 #include <algorithm>
 
-#include "kernels/ssm.h"
-#include "layers/channel_shards.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/divisor.h"
+#include "kernels/gates/ssm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/channel_shards.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/short_conv.h"
+#include "layers/basic/wide_norm.h"
+#include "layers/context/divisor.h"
 #include "layers/recurrence/scalar.h"
-#include "layers/short_conv.h"
-#include "layers/wide_norm.h"
 
 namespace weft {
 namespace {
@@ -23,8 +23,8 @@ struct Mamba2Options {
   double norm_eps = 1e-5;
 };
 
-// What a tensor rank has: whole heads with their channels, an even part of the channels of B and C, which
-// ranks give each other after the convolution, and the groups of those that its heads read.
+// What a tensor rank has: whole heads with their channels, an even part of the channels of B and C,
+// which ranks give each other after the convolution, and the groups of those that its heads read.
 struct Mamba2Part {
   int64_t heads, inner, shared;
   int64_t groups, first_group;
@@ -61,8 +61,8 @@ class Mamba2 final : public Mixer {
         a_log_(vector(build, "A_log", o_.heads, Init::log_of_uniform(1.0, 16.0))),
         dt_bias_(vector(build, "dt_bias", o_.heads, Init::time_step(1e-3, 1e-1))),
         d_(vector(build, "D", o_.heads, Init::constant(1.0))),
-        recurrence_({.heads = {o_.heads, o_.heads, all.state, o_.inner / o_.heads},
-                     .qk_heads = o_.groups}),
+        recurrence_(
+            {.heads = {o_.heads, o_.heads, all.state, o_.inner / o_.heads}, .qk_heads = o_.groups}),
         norm_(build, "norm.weight", o_.inner, 1, all.norm_groups, static_cast<float>(all.norm_eps)),
         out_(build, {{"out_proj", build.hidden}}, o_.inner,
              {.init = output_init(build), .cut = Linear::Cut::kColumns}) {}
@@ -140,7 +140,7 @@ class Mamba2 final : public Mixer {
     Tensor v;              // [tokens, inner]: dt x
     Tensor y, gated;       // [tokens, inner]
     Tensor inv_rms;        // [tokens, norm_groups]
-    Tensor input, read;    // [tokens, groups * state] of all ranks: B and C; undefined with one rank
+    Tensor input, read;  // [tokens, groups * state] of all ranks: B and C; undefined with one rank
   };
   enum Mixed { kX, kInput, kRead };
 
@@ -211,10 +211,10 @@ void check(const MixerBuild& build, const Mamba2Options& o) {
 Mamba2Part part_of(const MixerBuild& build, const Mamba2Options& o) {
   const auto [index, size] = build.store.here()[Axis::kTensor];
   if (o.groups % size != 0 && size % o.groups != 0) {
-    throw ConfigError("{} = {} cannot be cut over parallel.tensor = {} ranks: one must divide the "
-                      "other; the nearest that works is {}",
-                      place_of(build.options, "groups"), o.groups, size,
-                      nearest_divisor(size, o.groups));
+    throw ConfigError(
+        "{} = {} cannot be cut over parallel.tensor = {} ranks: one must divide the "
+        "other; the nearest that works is {}",
+        place_of(build.options, "groups"), o.groups, size, nearest_divisor(size, o.groups));
   }
   return {.heads = cut_evenly(build, "heads", o.heads),
           .inner = o.inner / size,

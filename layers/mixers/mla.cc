@@ -8,14 +8,14 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/elementwise.h"
-#include "kernels/norm.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/rotation.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/attention.h"
 #include "layers/recurrence/latent_rows.h"
-#include "layers/rotation.h"
 
 namespace weft {
 namespace {

@@ -5,11 +5,11 @@
 //   y = o_proj( sigmoid(ogate(x)) * LayerNorm_head(h) )
 #include <cmath>
 
-#include "kernels/activation.h"
-#include "kernels/norm.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/activation.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/mlstm.h"
 
 namespace weft {

@@ -5,26 +5,26 @@
 // A memory is a recurrence of another mixer (layers/memory/inner_rule.h) over the tokens that were
 // sent to it, with keys, values and gates of its own and, over these tokens alone, short
 // convolutions that all memories share. Time order inside a memory is that of the document.
-// The silu behind the convolutions is the only map of q, k and v: feature maps (bla's, lightning's),
-// rotations (retnet's) and the silu that deltanet, gsa and hgrn2 have without convolutions belong to
-// the layers of those mixers, which a memory does not have. Lengths of one do (delta rules, descent).
-// Descent (ttt, titans) is plain and steps token by token: how far a memory is in a mini-batch would
-// depend on what all sequence ranks before have sent to it.
+// The silu behind the convolutions is the only map of q, k and v: feature maps (bla's,
+// lightning's), rotations (retnet's) and the silu that deltanet, gsa and hgrn2 have without
+// convolutions belong to the layers of those mixers, which a memory does not have. Lengths of one
+// do (delta rules, descent). Descent (ttt, titans) is plain and steps token by token: how far a
+// memory is in a mini-batch would depend on what all sequence ranks before have sent to it.
 #include <array>
 #include <map>
 #include <optional>
 
-#include "kernels/elementwise.h"
-#include "kernels/gather.h"
-#include "kernels/mix_rows.h"
-#include "kernels/norm.h"
-#include "kernels/rebased.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
+#include "kernels/routing/mix_rows.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/gather.h"
+#include "kernels/rows/norm.h"
+#include "kernels/rows/rebased.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/short_conv.h"
+#include "layers/context/mixer.h"
 #include "layers/memory/inner_rule.h"
 #include "layers/memory/memory_router.h"
-#include "layers/mixers/mixer.h"
-#include "layers/short_conv.h"
 
 namespace weft {
 namespace {
@@ -42,10 +42,11 @@ struct MomOptions {
 
 void fields(FieldVisitor& f, MomOptions& c) {
   head_fields(f, c.heads, c.dk, c.dv);
-  f.choice("inner", c.inner,
-           {"bla", "lightning", "retnet", "gla", "deltanet", "gated_deltanet", "kda", "rebased", "gfw",
-            "gateloop", "ttt", "titans", "mamba2", "hgrn2", "rwkv6", "rwkv7", "gsa", "mlstm"},
-           "how a memory is written and read: the recurrence of that mixer");
+  f.choice(
+      "inner", c.inner,
+      {"bla", "lightning", "retnet", "gla", "deltanet", "gated_deltanet", "kda", "rebased", "gfw",
+       "gateloop", "ttt", "titans", "mamba2", "hgrn2", "rwkv6", "rwkv7", "gsa", "mlstm"},
+      "how a memory is written and read: the recurrence of that mixer");
   f("memories", c.memories.memories, "memories that tokens are routed to",
     between(1, kLargestExtent));
   f("top_k", c.memories.top_k, "memories per token, at most memories", between(1, kLargestExtent));
@@ -275,7 +276,7 @@ class Mom final : public Mixer {
   MemoryLinear k_proj_, v_proj_;
   std::unique_ptr<InnerRule> inner_;
   std::array<std::optional<ShortConv>, 3> convs_;  // q, k, v; not there: as projected
-  Parameter& norm_;  // [dv]
+  Parameter& norm_;                                // [dv]
   Linear out_;
 };
 
@@ -324,7 +325,8 @@ std::unique_ptr<Mixer> make_mom(const MixerBuild& build) {
   }
   if (o.inner == "rebased" && o.dk > kernels::kWidestRebased) {
     throw ConfigError(
-        "{} = {}: the state of inner = \"rebased\" has dk (dk + 1) / 2 rows per head; use at most {} "
+        "{} = {}: the state of inner = \"rebased\" has dk (dk + 1) / 2 rows per head; use at most "
+        "{} "
         "(published: 16)",
         place_of(build.options, "dk"), o.dk, kernels::kWidestRebased);
   }

@@ -3,9 +3,9 @@
 //   phi(q^) . phi(k^) = (q^ . k^)^2 / dk
 //   M_t = M_{t-1} + phi(k_t)^T v_t,   z_t = z_{t-1} + phi(k_t)
 //   o_t = phi(q_t) M_t / (phi(q_t) . z_t + 1e-5),   y = o_proj(o)
-#include "kernels/rebased.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
+#include "kernels/rows/rebased.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
 #include "layers/recurrence/scalar.h"
 
 namespace weft {
@@ -27,8 +27,8 @@ class Rebased final : public Mixer {
         hidden_(build.hidden),
         project_(build,
                  {{"q_proj", h.heads * h.dk, h.dk},
-                  h.kv_part("k_proj", h.dk),
-                  h.kv_part("v_proj", h.dv)},
+                  kv_part(h, "k_proj", h.dk),
+                  kv_part(h, "v_proj", h.dv)},
                  build.hidden, {.cut = Linear::Cut::kRows, .queries = {0, h.heads * h.dk}}),
         gamma_(vector(build, "gamma", Init::constant(1.0))),
         beta_(vector(build, "beta", Init::zeros())),
@@ -80,7 +80,7 @@ class Rebased final : public Mixer {
  private:
   struct Saved {
     Tensor projected;  // [tokens, q | k | v]
-    Tensor q, k, v;    // features and values, f32: kernels/rebased.h says why
+    Tensor q, k, v;    // features and values, f32: kernels/rows/rebased.h says why
   };
   enum Part { kQ, kK, kV };
 

@@ -4,13 +4,13 @@
 
 #include <fmt/ranges.h>
 
-#include "core/nearest.h"
+#include "core/base/nearest.h"
 
 namespace weft {
 
 // Each mixer's file defines these two for its name.
-#define WEFT_MIXER(name, sentence)                              \
-  std::unique_ptr<Mixer> make_##name(const MixerBuild& build);  \
+#define WEFT_MIXER(name, sentence)                             \
+  std::unique_ptr<Mixer> make_##name(const MixerBuild& build); \
   std::vector<FieldInfo> options_of_##name();
 #include "layers/mixers/mixers.def"
 #undef WEFT_MIXER
@@ -88,8 +88,8 @@ std::unique_ptr<Mixer> make_mixer(const std::string& name, const MixerBuild& bui
     names.emplace_back(entry.name);
   }
   const std::string where = build.options.path().empty() ? "" : build.options.path() + ".";
-  throw ConfigError("{}mixer = \"{}\" is not a mixer ({}); weft info --mixers lists them", where, name,
-                    nearest_or_all(name, names));
+  throw ConfigError("{}mixer = \"{}\" is not a mixer ({}); weft info --mixers lists them", where,
+                    name, nearest_or_all(name, names));
 }
 
 }  // namespace weft

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "layers/mixers/mixer.h"
+#include "layers/context/mixer.h"
 
 namespace weft {
 
@@ -20,7 +20,8 @@ std::vector<MixerInfo> mixer_list();
 // What a user should know of a mixer with these options before training starts; empty: nothing.
 std::string remark_on(const std::string& name, const OptionTable& options);
 
-// Builds the mixer called `name` from its options. Refuses an unknown name with the nearest known one.
+// Builds the mixer called `name` from its options. Refuses an unknown name with the nearest known
+// one.
 std::unique_ptr<Mixer> make_mixer(const std::string& name, const MixerBuild& build);
 
 }  // namespace weft

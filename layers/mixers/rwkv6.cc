@@ -1,15 +1,15 @@
 // RWKV-6.   o_t = r_t M_{t-1} + (r_t * u * k_t) . 1 v_t,    M_t = diag(e^{g_t}) M_{t-1} + k_t^T v_t
 // where r, k, v, the decays g = -exp(w_lora(x_w)) and the gate each read their own mix of a token
-// with the one before it (layers/low_rank_mix.h), and a bonus u weighs the token's own key.
+// with the one before it (layers/basic/low_rank_mix.h), and a bonus u weighs the token's own key.
 //   y = o_proj( GroupNorm_heads(o) * silu(gate) )
-#include "kernels/activation.h"
-#include "kernels/decay_gate.h"
-#include "kernels/elementwise.h"
-#include "kernels/group_norm.h"
-#include "layers/convert.h"
-#include "layers/low_rank_mix.h"
-#include "layers/mixers/mixer.h"
-#include "layers/mixers/rwkv6_start.h"
+#include "kernels/gates/activation.h"
+#include "kernels/gates/decay_gate.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/group_norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/low_rank_mix.h"
+#include "layers/basic/rwkv6_start.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/diagonal.h"
 
 namespace weft {
@@ -43,18 +43,18 @@ class Rwkv6 final : public Mixer {
         hidden_(build.hidden),
         mix_(build, o.mix_rank),
         r_(build, {{"r_proj", h_.heads * h_.dk, h_.dk}}, hidden_, {.cut = Linear::Cut::kRows}),
-        k_(build, {h_.kv_part("k_proj", h_.dk)}, hidden_, {.cut = Linear::Cut::kRows}),
-        v_(build, {h_.kv_part("v_proj", h_.dv)}, hidden_, {.cut = Linear::Cut::kRows}),
+        k_(build, {kv_part(h_, "k_proj", h_.dk)}, hidden_, {.cut = Linear::Cut::kRows}),
+        v_(build, {kv_part(h_, "v_proj", h_.dv)}, hidden_, {.cut = Linear::Cut::kRows}),
         g_(build, {{"g_proj", h_.heads * h_.dv, h_.dv}}, hidden_, {.cut = Linear::Cut::kRows}),
         // Starts at zero, as the published model does.
         decay_down_(build, {{"w_lora.0", o.decay_rank}}, build.hidden,
                     {.init = Init::normal(0.0), .partial_over = {Axis::kTensor}}),
-        decay_up_(build, {h_.kv_part("w_lora.2", h_.dk)}, o.decay_rank,
+        decay_up_(build, {kv_part(h_, "w_lora.2", h_.dk)}, o.decay_rank,
                   {.init = Init::uniform(-0.01, 0.01),
                    .cut = Linear::Cut::kRows,
                    .bias = Linear::Bias::kYes,
-                   .bias_init = Rwkv6Start(build).decay(
-                       build.whole(h_.kv_heads * h_.dk, h_.kv_replicas))}),
+                   .bias_init =
+                       Rwkv6Start(build).decay(build.whole(h_.kv_heads * h_.dk, h_.kv_replicas))}),
         recurrence_({h_, 1.0f}),
         bonus_(declare(build, "bonus", {h_.heads, h_.dk}, 1,
                        Rwkv6Start(build).bonus(h_.all_heads * h_.dk))),

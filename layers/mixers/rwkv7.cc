@@ -3,7 +3,7 @@
 // Every input reads its own mix of a token with the one before it, x_n = x + n (shift(x) - x):
 //   r, k, v = projections of x_r, x_k, x_v
 //   g = -e^{-1/2} sigmoid(lora_w(x_w)), lora_w with a tanh
-//   a = sigmoid(lora_a(x_a)) and k give kappa and the key that is written (kernels/rwkv7.h)
+//   a = sigmoid(lora_a(x_a)) and k give kappa and the key that is written (kernels/gates/rwkv7.h)
 //   v <- v + (v_first - v) sigmoid(lora_v(x_v)) in every layer but the first, whose v is v_first
 //   y = o_proj( (GroupNorm_heads(o) + (r . (k r_k)) v) * lora_g(x_g) ), lora_g with a sigmoid
 #include <algorithm>
@@ -11,16 +11,16 @@
 #include <cmath>
 #include <memory>
 
-#include "kernels/activation.h"
-#include "kernels/elementwise.h"
-#include "kernels/rwkv7.h"
-#include "kernels/token_lerp.h"
-#include "layers/convert.h"
-#include "layers/lora.h"
-#include "layers/mixers/mixer.h"
-#include "layers/mixers/rwkv7_start.h"
+#include "kernels/gates/activation.h"
+#include "kernels/gates/rwkv7.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/sequence/token_lerp.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/low_rank.h"
+#include "layers/basic/rwkv7_start.h"
+#include "layers/basic/token_mix.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/rank_one.h"
-#include "layers/token_mix.h"
 
 namespace weft {
 namespace {
@@ -97,8 +97,8 @@ class Rwkv7 final : public Mixer {
           gate(exec.empty(shape)) {}
     Tensor r, k, value, decay, rate, gate;
   };
-  // From the gradient of the gated output to those of everything that was projected; returns that of
-  // what the gate's projection read.
+  // From the gradient of the gated output to those of everything that was projected; returns that
+  // of what the gate's projection read.
   Tensor backward_core(Exec& exec, const Tensor& d_y, const MixerContext& context, const Saved& f,
                        const Gradients& d, SavedStack& saved) const;
 

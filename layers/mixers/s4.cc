@@ -4,10 +4,10 @@
 //   y_c = sum_n C_cn M_t[n, c] + D_c u_c,    out_proj(y * silu(z))
 #include <cmath>
 
-#include "kernels/ssm.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/ssm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/selective.h"
 
 namespace weft {

@@ -1,8 +1,8 @@
 #include "layers/mixers/shell.h"
 
-#include "kernels/sigmoid_gate.h"
-#include "kernels/ssm.h"
-#include "layers/convert.h"
+#include "kernels/gates/sigmoid_gate.h"
+#include "kernels/gates/ssm.h"
+#include "layers/basic/cast.h"
 
 namespace weft {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 std::vector<Linear::Part> parts_of(const ScalarRule& rule) {
   const HeadOptions& h = rule.heads;
   std::vector<Linear::Part> parts = {
-      {"q_proj", h.heads * h.dk, h.dk}, h.kv_part("k_proj", h.dk), h.kv_part("v_proj", h.dv)};
+      {"q_proj", h.heads * h.dk, h.dk}, kv_part(h, "k_proj", h.dk), kv_part(h, "v_proj", h.dv)};
   if (rule.output_gate) parts.push_back({"g_proj", h.heads * h.dv, h.dv});
   return parts;
 }

@@ -3,14 +3,14 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/activation.h"
-#include "kernels/norm.h"
-#include "kernels/rope.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/activation.h"
+#include "kernels/rows/norm.h"
+#include "kernels/rows/rope.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/wide_norm.h"
+#include "layers/context/mixer.h"
 #include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/scalar.h"
-#include "layers/wide_norm.h"
 
 namespace weft {
 

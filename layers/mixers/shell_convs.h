@@ -3,14 +3,14 @@
 #include <array>
 #include <optional>
 
-#include "layers/short_convs.h"
+#include "layers/basic/short_convs.h"
 
 namespace weft {
 
 // The short convolutions, with silu, that a shell may have between the projections and what its
 // recurrence does to them: one each on q, k and v, with weights q_conv1d, k_conv1d and v_conv1d.
-// Rows are [tokens, q | k | v], where more columns may follow. Without any, what was projected is what
-// is read.
+// Rows are [tokens, q | k | v], where more columns may follow. Without any, what was projected is
+// what is read.
 class ShellConvs {
  public:
   struct Channels {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/activation.h"
-#include "kernels/elementwise.h"
-#include "layers/convert.h"
+#include "kernels/gates/activation.h"
+#include "kernels/rows/elementwise.h"
+#include "layers/basic/cast.h"
 
 namespace weft {
 namespace {

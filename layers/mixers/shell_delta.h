@@ -1,9 +1,9 @@
 #pragma once
 
-#include "kernels/head_decay.h"
-#include "kernels/l2_norm.h"
-#include "kernels/norm.h"
-#include "layers/linear.h"
+#include "kernels/gates/head_decay.h"
+#include "kernels/rows/l2_norm.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/linear.h"
 #include "layers/mixers/shell_convs.h"
 #include "layers/recurrence/delta.h"
 

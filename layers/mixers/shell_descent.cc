@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/activation.h"
-#include "kernels/elementwise.h"
-#include "layers/convert.h"
+#include "kernels/gates/activation.h"
+#include "kernels/rows/elementwise.h"
+#include "layers/basic/cast.h"
 
 namespace weft {
 namespace {
@@ -120,9 +120,9 @@ void DescentShell::descend_backward(Exec& exec, const Saved& f, const Tensor& d_
                                     const MixerContext& context, const MomentumGradients& d,
                                     SavedStack& saved) const {
   if (inner_norm_) {
-    inner_norm_->backward(
-        exec, {part(f.qk, kQ), part(f.qk, kK), part(f.projected, kV), gate(f.gates, 0)}, d_out,
-        context, {d.q, d.k, d.v, d.theta}, saved);
+    inner_norm_->backward(exec,
+                          {part(f.qk, kQ), part(f.qk, kK), part(f.projected, kV), gate(f.gates, 0)},
+                          d_out, context, {d.q, d.k, d.v, d.theta}, saved);
     return;
   }
   const MomentumInputs in = inputs(f);
@@ -174,8 +174,8 @@ Tensor DescentShell::backward(Exec& exec, const Tensor& dy, const MixerContext& 
   const Tensor d_gates = exec.empty(f.gates.shape());
   const Tensor d_qk = exec.empty(f.qk.shape());  // f32: most of it cancels along q and k
   descend_backward(exec, f, d_out, context,
-                   {part(d_qk, kQ), part(d_qk, kK), part(d, kV), gate(d_gates, 0),
-                    gate(d_gates, 1), gate(d_gates, 2)},
+                   {part(d_qk, kQ), part(d_qk, kK), part(d, kV), gate(d_gates, 0), gate(d_gates, 1),
+                    gate(d_gates, 2)},
                    saved);
   kernels::l2_norm_backward(exec, l2_norm(), part(d_qk, kQ), part(f.qk, kQ), f.q_inv_norm,
                             part(d, kQ));

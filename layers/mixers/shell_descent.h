@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/l2_norm.h"
-#include "kernels/norm.h"
-#include "layers/linear.h"
+#include "kernels/rows/l2_norm.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/linear.h"
+#include "layers/context/mixer.h"
 #include "layers/mixers/shell_inner_norm.h"
-#include "layers/mixers/mixer.h"
 #include "layers/recurrence/delta.h"
 #include "layers/recurrence/momentum.h"
 
@@ -46,14 +46,14 @@ class DescentShell final : public Mixer {
 
  private:
   struct Saved {
-    Tensor x;          // the layer's input
-    Tensor projected;  // [tokens, q | k | v | gate]
-    Tensor logits;     // [tokens, gates] f32, with their biases
-    Tensor gates;      // after the sigmoid
-    Tensor qk;         // [tokens, q | k], of unit length; f32 but for the delta rule
+    Tensor x;                       // the layer's input
+    Tensor projected;               // [tokens, q | k | v | gate]
+    Tensor logits;                  // [tokens, gates] f32, with their biases
+    Tensor gates;                   // after the sigmoid
+    Tensor qk;                      // [tokens, q | k], of unit length; f32 but for the delta rule
     Tensor q_inv_norm, k_inv_norm;  // [tokens, heads]
-    Tensor out;        // [tokens, heads * dv]; f32 with an inner norm
-    Tensor inv_rms;    // [tokens, heads]
+    Tensor out;                     // [tokens, heads * dv]; f32 with an inner norm
+    Tensor inv_rms;                 // [tokens, heads]
   };
   enum Part { kQ, kK, kV, kGate };
   View part(const Tensor& rows, Part which) const;  // empty for a gate that is not there

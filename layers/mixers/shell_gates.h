@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/decay_gate.h"
-#include "kernels/elementwise.h"
-#include "kernels/norm.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/decay_gate.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/context/mixer.h"
 #include "layers/mixers/shell_convs.h"
 
 namespace weft {
@@ -54,7 +54,7 @@ class GatesShell final : public Mixer {
                   .queries = {0, h_.heads * h_.dk},
                   .gate = {h_.heads * h_.dk + h_.kv_heads * (h_.dk + h_.dv),
                            o.output_gate ? h_.heads * h_.dv : 0}}),
-        gates_(build, {h_.kv_part("a_proj", h_.dk), h_.kv_part(second.name, second.width)},
+        gates_(build, {kv_part(h_, "a_proj", h_.dk), kv_part(h_, second.name, second.width)},
                build.hidden, {.cut = Linear::Cut::kRows, .bias = Linear::Bias::kYes}),
         recurrence_({h_, 1.0f / std::sqrt(static_cast<float>(h_.dk))}),
         norm_(build.declare({.name = build.scope + "o_norm.weight",
@@ -146,8 +146,8 @@ class GatesShell final : public Mixer {
 
   std::vector<Linear::Part> parts() const {
     std::vector<Linear::Part> parts = {{"q_proj", h_.heads * h_.dk, h_.dk},
-                                       h_.kv_part("k_proj", h_.dk),
-                                       h_.kv_part("v_proj", h_.dv)};
+                                       kv_part(h_, "k_proj", h_.dk),
+                                       kv_part(h_, "v_proj", h_.dv)};
     if (o_.output_gate) parts.push_back({"g_proj", h_.heads * h_.dv, h_.dv});
     return parts;
   }

@@ -1,6 +1,6 @@
 #include "layers/mixers/shell_inner_norm.h"
 
-#include "kernels/elementwise.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <functional>
 
-#include "kernels/group_norm.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/rows/group_norm.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/norm_descent.h"
 
 namespace weft {

@@ -5,14 +5,14 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/norm.h"
-#include "kernels/sigmoid_gate.h"
-#include "layers/convert.h"
-#include "layers/linear.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/gates/sigmoid_gate.h"
+#include "kernels/rows/norm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/linear.h"
+#include "layers/basic/rotation.h"
+#include "layers/basic/wide_norm.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/attention.h"
-#include "layers/rotation.h"
-#include "layers/wide_norm.h"
 
 namespace weft {
 namespace {
@@ -58,8 +58,8 @@ class Softmax final : public Mixer {
         project_(
             build,
             {{"q_proj", h_.heads * h_.dk, h_.dk},
-             h_.kv_part("k_proj", h_.dk),
-             h_.kv_part("v_proj", h_.dv)},
+             kv_part(h_, "k_proj", h_.dk),
+             kv_part(h_, "v_proj", h_.dv)},
             build.hidden,
             {.cut = Linear::Cut::kRows, .bias = o.bias ? Linear::Bias::kYes : Linear::Bias::kNo}),
         rotation_(o.rotation, o.rope ? o.rope_width : 0, h_.dk),

@@ -2,8 +2,9 @@
 // for a key.   M_t = M_{t-1} - eta_t k_t^T (k_t A_t - v_t),   o_t = dk^{-1/2} q_t M_t
 // eta_t = eta_base * sigmoid of a projection; A_t is M at the start of the token's mini-batch. With
 // mini-batches of one token it is DeltaNet with beta = eta.
-// With inner_norm the inner model is k + LayerNorm(k M + n) (TTT-Linear; layers/mixers/shell_inner_norm.h):
-// not affine in its state, so that sequence ranks run one after the other, and mini-batches too.
+// With inner_norm the inner model is k + LayerNorm(k M + n) (TTT-Linear;
+// layers/mixers/shell_inner_norm.h): not affine in its state, so that sequence ranks run one after
+// the other, and mini-batches too.
 #include "layers/mixers/shell_descent.h"
 
 namespace weft {
@@ -42,7 +43,8 @@ std::string remark_on_ttt(const OptionTable& options) {
   const TttOptions o = read(options);
   if (!o.inner_norm || o.mini_batch > 1) return "";
   return fmt::format(
-      "inner_norm with mini_batch = 1 is not affine and runs token by token, slowly; mini_batch = {} "
+      "inner_norm with mini_batch = 1 is not affine and runs token by token, slowly; mini_batch = "
+      "{} "
       "runs as products of matrices",
       kNormMiniBatch);
 }

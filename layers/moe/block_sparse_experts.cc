@@ -1,4 +1,4 @@
-#include "kernels/gather.h"
+#include "kernels/rows/gather.h"
 #include "layers/moe/packed_experts.h"
 
 namespace weft {

@@ -4,6 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "core/host_access.h"
+
 namespace weft {
 namespace {
 
@@ -15,14 +17,14 @@ Tensor told_of(Exec& exec, const Routing& routing, const StepContext& context, i
   const int64_t tokens = routing.index.shape()[0], active = routing.index.shape()[1];
   const int64_t words = 1 + 2 * active;
   const Tensor out = exec.empty({rows, words}, DType::kI32);
-  std::fill_n(out.data<int32_t>(), out.elements(), kNoSequence);
+  std::fill_n(host<int32_t>(out), out.elements(), kNoSequence);
   for (int64_t n = 0; n < tokens; ++n) {
-    int32_t* row = out.data<int32_t>() + n * words;
+    int32_t* row = host<int32_t>(out) + n * words;
     const int64_t in_span = context.first_token + n;
     row[0] = context.row_tokens > 0 ? static_cast<int32_t>(in_span / context.row_tokens) : 0;
     for (int64_t k = 0; k < active; ++k) {
-      row[1 + k] = routing.index.data<int32_t>()[n * active + k];
-      row[1 + active + k] = std::bit_cast<int32_t>(routing.weight.data<float>()[n * active + k]);
+      row[1 + k] = host<int32_t>(routing.index)[n * active + k];
+      row[1 + active + k] = std::bit_cast<int32_t>(host<float>(routing.weight)[n * active + k]);
     }
   }
   return out;
@@ -30,7 +32,7 @@ Tensor told_of(Exec& exec, const Routing& routing, const StepContext& context, i
 
 // Rows of `told` that are tokens, in the order of the micro-batch.
 std::vector<int64_t> in_order(const Tensor& told, int64_t words) {
-  const int32_t* from = told.data<int32_t>();
+  const int32_t* from = host<int32_t>(told);
   std::vector<int64_t> rows;
   for (int64_t r = 0; r < told.elements() / words; ++r) {
     if (from[r * words] != kNoSequence) rows.push_back(r);
@@ -49,10 +51,10 @@ PairsOfAll choices_of(Exec& exec, const Tensor& told, const std::vector<int64_t>
   const Shape shape{std::ssize(rows), active};
   PairsOfAll out{exec.empty(shape, DType::kI32), exec.empty(shape)};
   for (int64_t n = 0; n < std::ssize(rows); ++n) {
-    const int32_t* row = told.data<int32_t>() + rows[static_cast<size_t>(n)] * (1 + 2 * active);
-    std::copy_n(row + 1, active, out.index.data<int32_t>() + n * active);
+    const int32_t* row = host<int32_t>(told) + rows[static_cast<size_t>(n)] * (1 + 2 * active);
+    std::copy_n(row + 1, active, host<int32_t>(out.index) + n * active);
     for (int64_t k = 0; k < active; ++k) {
-      out.weight.data<float>()[n * active + k] = std::bit_cast<float>(row[1 + active + k]);
+      host<float>(out.weight)[n * active + k] = std::bit_cast<float>(row[1 + active + k]);
     }
   }
   return out;
@@ -89,9 +91,9 @@ kernels::ExpertOrder within_capacity(Exec& exec, const Capacity& capacity, const
     const int64_t here = rows[static_cast<size_t>(n)] - first;
     if (here < 0 || here >= mine.shape()[0]) continue;
     for (int64_t k = 0; k < active; ++k) {
-      const bool stays = order.row.data<int32_t>()[n * active + k] >= 0;
-      mine.data<int32_t>()[here * active + k] =
-          stays ? routing.index.data<int32_t>()[here * active + k] : -1;
+      const bool stays = host<int32_t>(order.row)[n * active + k] >= 0;
+      host<int32_t>(mine)[here * active + k] =
+          stays ? host<int32_t>(routing.index)[here * active + k] : -1;
     }
   }
   return kernels::order_by_expert(exec, mine, experts);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "layers/feed_forward.h"
+#include "layers/context/feed_forward.h"
 
 namespace weft {
 

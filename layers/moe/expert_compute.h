@@ -3,11 +3,12 @@
 #include <functional>
 #include <memory>
 
+#include "core/host_access.h"
 #include "core/parameter.h"
-#include "kernels/block_sparse.h"
-#include "kernels/gemm.h"
-#include "kernels/router.h"
-#include "layers/build.h"
+#include "kernels/matrix/block_sparse.h"
+#include "kernels/matrix/gemm.h"
+#include "kernels/routing/router.h"
+#include "layers/context/build.h"
 
 namespace weft {
 
@@ -76,7 +77,7 @@ std::unique_ptr<ExpertCompute> make_expert_compute(ExpertMode mode, const Expert
 // What gather_rows and gathering products take. The list may be longer than the pairs that are
 // computed.
 inline std::span<const int32_t> token_of_row(const ExpertRows& rows) {
-  return {rows.order.token.data<int32_t>(), static_cast<size_t>(rows.pairs)};
+  return {host<int32_t>(rows.order.token), static_cast<size_t>(rows.pairs)};
 }
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 #include "layers/moe/experts.h"
 
-#include "layers/convert.h"
+#include "layers/basic/cast.h"
 
 namespace weft {
 namespace {
@@ -29,12 +29,9 @@ ParameterSpec down_spec(const Build& build, int64_t experts, int64_t width) {
 
 std::unique_ptr<ExpertCompute> make_expert_compute(ExpertMode mode, const ExpertWeights& weights) {
   switch (mode) {
-    case ExpertMode::kLoop:
-      return make_loop_experts(weights);
-    case ExpertMode::kBlockSparse:
-      return make_block_sparse_experts(weights);
-    default:
-      return make_grouped_experts(weights);
+    case ExpertMode::kLoop: return make_loop_experts(weights);
+    case ExpertMode::kBlockSparse: return make_block_sparse_experts(weights);
+    default: return make_grouped_experts(weights);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "layers/feed_forward.h"
+#include "layers/context/feed_forward.h"
 #include "layers/moe/expert_compute.h"
 
 namespace weft {
@@ -15,7 +15,7 @@ struct ExpertPairs {
 
 // The experts' feed-forward layers over the rows that chose them.
 //   f_e(x) = w_down_e a(w_in_e x),     y_n = sum_k w_nk f_{e(n,k)}(x_n),     a:
-//   kernels/ffn_activation.h
+//   kernels/gates/ffn_activation.h
 //
 // The router's weight is folded into the hidden row before the down projection: then its output is
 // summed as it is and not kept, and the weight's gradient is a dot product of the hidden row and
@@ -56,7 +56,8 @@ class Experts {
   Tensor scale_of(Exec& exec, const ExpertRows& rows, const ExpertPairs& pairs) const;
 
   kernels::FfnActivation activation_;
-  Parameter& in_;    // w_gate_up [experts, 2 ffn, hidden], gate rows first, or w_up [experts, ffn, hidden]
+  Parameter&
+      in_;  // w_gate_up [experts, 2 ffn, hidden], gate rows first, or w_up [experts, ffn, hidden]
   Parameter& down_;  // [experts, hidden, ffn]
   DType compute_type_;
   std::unique_ptr<ExpertCompute> compute_;

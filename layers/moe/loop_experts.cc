@@ -1,4 +1,4 @@
-#include "kernels/gather.h"
+#include "kernels/rows/gather.h"
 #include "layers/moe/expert_compute.h"
 
 namespace weft {

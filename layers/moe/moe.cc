@@ -1,7 +1,7 @@
 #include "layers/moe/moe.h"
 
-#include "kernels/elementwise.h"
-#include "layers/convert.h"
+#include "kernels/rows/elementwise.h"
+#include "layers/basic/cast.h"
 
 namespace weft {
 

@@ -18,10 +18,10 @@ struct MoeOptions {
 // Mixture of experts: every token is computed by the experts its router row chose (but for pairs
 // beyond an expert's capacity, where there is one) and by the shared expert, if there is one.
 //
-// Where ranks share the experts (StepContext::expert_ranks), tokens travel to them and their outputs
-// back (parallel/expert_exchange.h), gradients likewise, while this rank computes
-// (StepContext::overlap): the shared expert, in forward half of it on either way, in backward all of
-// it on the way there; on the way back what the experts' own weights need.
+// Where ranks share the experts (StepContext::expert_ranks), tokens travel to them and their
+// outputs back (parallel/expert_exchange.h), gradients likewise, while this rank computes
+// (StepContext::overlap): the shared expert, in forward half of it on either way, in backward all
+// of it on the way there; on the way back what the experts' own weights need.
 class Moe final : public FeedForward {
  public:
   Moe(const Build& build, const MoeOptions& options);

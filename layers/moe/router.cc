@@ -4,10 +4,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/gemm.h"
-#include "layers/convert.h"
+#include "core/host_access.h"
+#include "kernels/matrix/gemm.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/token_statistics.h"
 #include "layers/moe/capacity.h"
-#include "layers/token_statistics.h"
 
 namespace weft {
 namespace {
@@ -40,7 +41,7 @@ void count_fractions(Exec& exec, const Tensor& index, const TokenRuns& runs, Com
   for (int64_t r = 0; r < runs.count; ++r) {
     const IndexRange run = runs.of(r, tokens);
     for (int64_t i = run.begin * active; i < run.end * active; ++i) {
-      ++counts[static_cast<size_t>(r * experts + index.data<int32_t>()[i])];
+      ++counts[static_cast<size_t>(r * experts + host<int32_t>(index)[i])];
     }
   }
   counts = sum_over_tokens(exec, ranks, std::move(counts));
@@ -48,7 +49,7 @@ void count_fractions(Exec& exec, const Tensor& index, const TokenRuns& runs, Com
     const int64_t* row = counts.data() + r * experts;
     const int64_t total = std::max<int64_t>(1, std::accumulate(row, row + experts, int64_t{0}));
     for (int64_t e = 0; e < experts; ++e) {
-      f.data<float>()[r * experts + e] =
+      host<float>(f)[r * experts + e] =
           static_cast<float>(static_cast<double>(row[e]) / static_cast<double>(total));
     }
   }
@@ -56,7 +57,7 @@ void count_fractions(Exec& exec, const Tensor& index, const TokenRuns& runs, Com
 
 double sum_of(const Tensor& t, double (*f)(double)) {
   double sum = 0;
-  for (int64_t i = 0; i < t.elements(); ++i) sum += f(t.data<float>()[i]);
+  for (int64_t i = 0; i < t.elements(); ++i) sum += f(host<float>(t)[i]);
   return sum;
 }
 
@@ -129,7 +130,7 @@ int64_t ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext
   } else if (options_.balance == Balance::kForced) {
     routing.index = exec.empty({tokens, active}, DType::kI32);
     for (int64_t i = 0; i < tokens * active; ++i) {
-      routing.index.data<int32_t>()[i] = static_cast<int32_t>(i % options_.experts);
+      host<int32_t>(routing.index)[i] = static_cast<int32_t>(i % options_.experts);
     }
   } else {
     routing.index = exec.empty({tokens, active}, DType::kI32);
@@ -158,9 +159,9 @@ Tensor ExpertRouter::fractions(Exec& exec, const Routing& routing,
   const TokenRuns runs = runs_of(context, tokens);
   const Tensor f = exec.empty({runs.count, experts});
   if (load_) {
-    const float* before = load_->value.data<float>();
+    const float* before = host<float>(load_->value);
     if (std::accumulate(before, before + experts, 0.0) > 0) {
-      std::copy_n(before, experts, f.data<float>());
+      std::copy_n(before, experts, host<float>(f));
       return f;
     }
   }
@@ -181,8 +182,8 @@ MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const Routing
     if (run.size() == 0) continue;
     kernels::column_mean(exec, routing.probabilities.row_range(run.begin, run.size()), mean);
     for (int64_t e = 0; e < experts; ++e) {
-      const double fraction = routing.fraction.data<float>()[r * experts + e];
-      report.aux += static_cast<double>(experts) * fraction * mean.data<float>()[e] *
+      const double fraction = host<float>(routing.fraction)[r * experts + e];
+      report.aux += static_cast<double>(experts) * fraction * host<float>(mean)[e] *
                     static_cast<double>(run.size()) / all;
     }
   }
@@ -220,10 +221,10 @@ void ExpertRouter::finish_step(const std::vector<int64_t>& counts) {
   for (size_t e = 0; e < counts.size(); ++e) {
     const auto count = static_cast<double>(counts[e]);
     if (bias_ && count != mean) {
-      bias_->master.data<float>()[e] +=
+      host<float>(bias_->master)[e] +=
           static_cast<float>(count < mean ? options_.bias_rate : -options_.bias_rate);
     }
-    if (load_) load_->master.data<float>()[e] = static_cast<float>(count / total);
+    if (load_) host<float>(load_->master)[e] = static_cast<float>(count / total);
   }
 }
 

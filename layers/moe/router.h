@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/router.h"
-#include "layers/feed_forward.h"
-#include "layers/linear.h"
-#include "parallel/layout.h"
+#include "kernels/routing/router.h"
+#include "layers/basic/linear.h"
+#include "layers/context/feed_forward.h"
+#include "parallel/layout/layout.h"
 
 namespace weft {
 
@@ -34,7 +34,8 @@ struct RouterOptions {
 // Rows an expert takes of `tokens` tokens.
 int64_t capacity_of(const RouterOptions& options, int64_t tokens);
 
-// The tokens here as runs that the balance loss is taken over: token n is in run (first + n) / length.
+// The tokens here as runs that the balance loss is taken over: token n is in run (first + n) /
+// length.
 struct TokenRuns {
   int64_t count = 1, first = 0, length = 0;
   // The tokens here of a run, where `tokens` are here.

@@ -1,8 +1,8 @@
 #include "layers/moe/shared_expert.h"
 
-#include "kernels/activation.h"
-#include "layers/convert.h"
-#include "layers/token_shards.h"
+#include "kernels/gates/activation.h"
+#include "layers/basic/cast.h"
+#include "layers/basic/token_shards.h"
 
 namespace weft {
 

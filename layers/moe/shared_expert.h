@@ -1,6 +1,6 @@
 #pragma once
 
-#include "layers/mlp.h"
+#include "layers/basic/mlp.h"
 
 namespace weft {
 
@@ -14,8 +14,8 @@ class SharedExpert {
  public:
   SharedExpert(const Build& build, int64_t width, SharedGate gate);
 
-  // x, dy: this tensor rank's part of the span's tokens (layers/token_shards.h). Forward in halves: up to
-  // the hidden channels of all tokens of the span, and from there.
+  // x, dy: this tensor rank's part of the span's tokens (layers/basic/token_shards.h). Forward in
+  // halves: up to the hidden channels of all tokens of the span, and from there.
   Tensor enter(Exec& exec, const Tensor& x, const StepContext& context, SavedStack& saved) const;
   Tensor leave(Exec& exec, const Tensor& hidden) const;
   Tensor backward(Exec& exec, const Tensor& dy, const StepContext& context,

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/host_access.h"
+
 namespace weft {
 namespace {
 
@@ -22,8 +24,8 @@ Tensor timed(Exec& exec, const Tensor& times, const Tensor& weights) {
   const int64_t n = times.shape()[0], size = weights.elements(),
                 each = n == 0 ? 1 : times.elements() / n;
   const Tensor logs = exec.empty({n, size});
-  const float *t = times.data<float>(), *w = weights.data<float>();
-  float* to = logs.data<float>();
+  const float *t = host<float>(times), *w = host<float>(weights);
+  float* to = host<float>(logs);
   for_blocks(exec, n * size, [&](int64_t i) {
     const int64_t of = i % size;
     to[i] = t[i / size * each + of % each] * w[of];
@@ -39,8 +41,8 @@ State scaled(Exec& exec, const Summary& span, const State& state) {
   for (const Tensor& t : state) {
     const Tensor to = exec.empty(t.shape());
     const int64_t inner = logs.elements() == 0 ? 0 : t.elements() / logs.elements();
-    const float *from = t.data<float>(), *f = logs.data<float>();
-    float* data = to.data<float>();
+    const float *from = host<float>(t), *f = host<float>(logs);
+    float* data = host<float>(to);
     for_blocks(exec, t.elements(), [&](int64_t i) { data[i] = std::exp(f[i / inner]) * from[i]; });
     out.push_back(to);
   }
@@ -68,7 +70,7 @@ void multiply(const float* a, Side side, const Stacked& s, const State& from, co
   float* at = stacked.data();
   for (const Tensor& t : from) {
     const int64_t size = t.shape()[2] * v;
-    std::memcpy(at, t.data<float>() + head * size, static_cast<size_t>(size) * sizeof(float));
+    std::memcpy(at, host<float>(t) + head * size, static_cast<size_t>(size) * sizeof(float));
     at += size;
   }
   for (int64_t i = 0; i < k; ++i) {
@@ -82,7 +84,7 @@ void multiply(const float* a, Side side, const Stacked& s, const State& from, co
   const float* source = result.data();
   for (const Tensor& t : to) {
     const int64_t size = t.shape()[2] * v;
-    std::memcpy(t.data<float>() + head * size, source, static_cast<size_t>(size) * sizeof(float));
+    std::memcpy(host<float>(t) + head * size, source, static_cast<size_t>(size) * sizeof(float));
     source += size;
   }
 }
@@ -92,7 +94,7 @@ State multiplied(Exec& exec, const Tensor& matrices, Side side, const State& sta
   State out;
   for (const Tensor& t : state) out.push_back(exec.empty(t.shape()));
   exec.threads.run(s.count, [&](int64_t head) {
-    multiply(matrices.data<float>() + head * s.rows * s.rows, side, s, state, out, head);
+    multiply(host<float>(matrices) + head * s.rows * s.rows, side, s, state, out, head);
   });
   return out;
 }
@@ -101,9 +103,9 @@ State scaled_on_both_sides(Exec& exec, const State& logs, const State& state) {
   const Shape& s = state[0].shape();
   const int64_t rows = s[2], columns = s[3];
   const Tensor out = exec.empty(s);
-  const float *r = logs[0].data<float>(), *c = logs[1].data<float>();
-  const float* from = state[0].data<float>();
-  float* to = out.data<float>();
+  const float *r = host<float>(logs[0]), *c = host<float>(logs[1]);
+  const float* from = host<float>(state[0]);
+  float* to = host<float>(out);
   for_blocks(exec, out.elements(), [&](int64_t i) {
     const int64_t row = i / columns, head = row / rows;
     to[i] = std::exp(r[row] + c[head * columns + i % columns]) * from[i];
@@ -117,11 +119,11 @@ State turned(Exec& exec, const Tensor& by, Turn turn, const State& state) {
   const Shape& s = state[0].shape();
   const int64_t half = s[3] * s[4];  // entries of a real part
   const Tensor out = exec.empty(s);
-  const float* factors = by.data<float>();
+  const float* factors = host<float>(by);
   const float sign = turn == Turn::kForward ? 1.0f : -1.0f;
   exec.threads.run(s[0] * s[1], [&](int64_t head) {
-    const float *re = state[0].data<float>() + 2 * head * half, *im = re + half;
-    float *to_re = out.data<float>() + 2 * head * half, *to_im = to_re + half;
+    const float *re = host<float>(state[0]) + 2 * head * half, *im = re + half;
+    float *to_re = host<float>(out) + 2 * head * half, *to_im = to_re + half;
     for (int64_t i = 0; i < half; ++i) {
       const int64_t row = i / s[4];
       const float x = factors[2 * head * s[3] + row],
@@ -167,8 +169,8 @@ State add_states(Exec& exec, const State& a, const State& b) {
   State out;
   for (size_t i = 0; i < a.size(); ++i) {
     out.push_back(exec.empty(a[i].shape()));
-    const float *x = a[i].data<float>(), *y = b[i].data<float>();
-    float* to = out[i].data<float>();
+    const float *x = host<float>(a[i]), *y = host<float>(b[i]);
+    float* to = host<float>(out[i]);
     for_blocks(exec, a[i].elements(), [&](int64_t e) { to[e] = x[e] + y[e]; });
   }
   return out;
@@ -180,9 +182,9 @@ Tensor summed_rows(Exec& exec, ConstView x, const Sequence& sequence, const Head
   exec.threads.run(sequence.count() * of.heads, [&](int64_t index) {
     const auto document = static_cast<size_t>(index / of.heads);
     const int64_t column = index % of.heads / group * of.width;
-    float* sum = total.data<float>() + index * of.width;
+    float* sum = host<float>(total) + index * of.width;
     for (int64_t t = sequence.documents[document]; t < sequence.documents[document + 1]; ++t) {
-      const float* row = x.as<float>() + t * x.row_stride + column;
+      const float* row = host<float>(x) + t * x.row_stride + column;
       for (int64_t c = 0; c < of.width; ++c) sum[c] += row[c];
     }
   });
@@ -193,7 +195,7 @@ Tensor token_counts(Exec& exec, const Sequence& sequence) {
   const Tensor counts = exec.empty({sequence.count()});
   for (int64_t d = 0; d < sequence.count(); ++d) {
     const auto at = static_cast<size_t>(d);
-    counts.data<float>()[d] =
+    host<float>(counts)[d] =
         static_cast<float>(sequence.documents[at + 1] - sequence.documents[at]);
   }
   return counts;

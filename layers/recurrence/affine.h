@@ -4,13 +4,6 @@
 
 namespace weft {
 
-// A tensor that may be undefined, as kernels take it: not given.
-inline ConstView given(const Tensor& t) { return t.defined() ? ConstView(t) : ConstView{}; }
-inline ConstView given(const State& state) {
-  return state.empty() ? ConstView{} : ConstView(state[0]);
-}
-inline View wanted(const Tensor& t) { return t.defined() ? t.view() : View{}; }
-
 // How a span multiplies what enters it.
 enum class Transition : uint8_t {
   kFactor,  // by e^f: f has the leading dimensions of the state's tensors ([n, heads]: one number

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/elementwise.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 
@@ -53,7 +53,9 @@ void AttentionRows::record(Exec& exec, const AttentionInputs& in, const Sequence
     const int64_t end = sequence.documents[d + 1];
     documents.push_back({end - reach(end - sequence.documents[d]), end});
   }
-  sequence.records->push_back({this, {{}, rows_of(exec, rows(in), documents)}, entering,
+  sequence.records->push_back({this,
+                               {{}, rows_of(exec, rows(in), documents)},
+                               entering,
                                cached_rows(exec, cache, options_.window)});
 }
 
@@ -111,8 +113,8 @@ void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const Attent
   const int64_t count = a.k.rows();
   const Tensor dk = exec.empty({count, a.k.width()}),
                dv = exec.empty({count, options_.heads.kv_heads * options_.heads.dv});
-  const Tensor df = in.log_forget.data == nullptr ? Tensor{}
-                                                  : exec.empty({count, options_.heads.heads});
+  const Tensor df =
+      in.log_forget.data == nullptr ? Tensor{} : exec.empty({count, options_.heads.heads});
   kernels::attention_backward(exec, a, f.out, f.log_sum_exp, d_out,
                               {gradients.q, dk, dv, df.defined() ? df.view() : View{}});
   State d = {dk};
@@ -125,8 +127,8 @@ void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const Attent
   if (df.defined()) d.push_back(df);
   if (sequence.is_split()) {
     saved.hold();
-    RowDeparture departure(exec, *sequence.ranks, *this,
-                           chain_gradients(exec, f.keys, sequence, d), f.seen, sequence.travel);
+    RowDeparture departure(exec, *sequence.ranks, *this, chain_gradients(exec, f.keys, sequence, d),
+                           f.seen, sequence.travel);
     saved.run_held(exec);  // gradients of weights above, while those of the rows travel
     add_chain_gradients(exec, f.keys, sequence, departure.gradient(exec), d);
   } else {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "core/saved.h"
-#include "kernels/attention.h"
-#include "layers/mixers/mixer.h"
+#include "core/memory/saved.h"
+#include "kernels/attention/attention.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/key_rows.h"
 
 namespace weft {
@@ -39,8 +39,7 @@ class AttentionRows final : public RowAlgebra {
     // keys alone, and the gradient of a key is that of both. -1: values are their own.
     int64_t value_begin = -1;
   };
-  explicit AttentionRows(const Options& options)
-      : RowAlgebra(options.window), options_(options) {}
+  explicit AttentionRows(const Options& options) : RowAlgebra(options.window), options_(options) {}
 
   std::string_view program() const override { return "attention"; }
 

@@ -2,7 +2,8 @@
 
 #include <cmath>
 
-#include "kernels/phase.h"
+#include "core/host_access.h"
+#include "kernels/gates/phase.h"
 
 namespace weft {
 namespace {
@@ -30,8 +31,8 @@ struct Rows {
 Tensor conjugate(Exec& exec, const Tensor& state, Shape shape) {
   const Tensor out = exec.empty(shape);
   const Rows rows(state.shape());
-  const float* from = state.data<float>();
-  float* to = out.data<float>();
+  const float* from = host<float>(state);
+  float* to = host<float>(out);
   rows.run(exec, [&](int64_t, int64_t re, int64_t im) {
     for (int64_t v = 0; v < rows.dv; ++v) to[re + v] = from[re + v], to[im + v] = -from[im + v];
   });
@@ -46,9 +47,9 @@ Tensor last_turns(Exec& exec, const Tensor& phase, const Sequence& sequence, int
     const int64_t end = sequence.documents[static_cast<size_t>(d) + 1];
     const bool none = end == sequence.documents[static_cast<size_t>(d)];
     for (int64_t h = 0; h < heads; ++h) {
-      float* to = turns.data<float>() + (d * heads + h) * 2 * dk;
+      float* to = host<float>(turns) + (d * heads + h) * 2 * dk;
       for (int64_t c = 0; c < dk; ++c) {
-        const float angle = none ? 0.0f : phase.data<float>()[((end - 1) * heads + h) * dk + c];
+        const float angle = none ? 0.0f : host<float>(phase)[((end - 1) * heads + h) * dk + c];
         to[c] = std::cos(angle), to[dk + c] = std::sin(angle);
       }
     }
@@ -67,9 +68,9 @@ struct Turns {
 Tensor to_fixed_frame(Exec& exec, const Tensor& turns, const Tensor& state, Shape shape) {
   const Tensor out = exec.empty(shape);
   const Rows rows(shape);
-  const Turns by{turns.data<float>(), rows.dk};
-  const float* from = state.data<float>();
-  float* to = out.data<float>();
+  const Turns by{host<float>(turns), rows.dk};
+  const float* from = host<float>(state);
+  float* to = host<float>(out);
   rows.run(exec, [&](int64_t row, int64_t re, int64_t im) {
     const float c = by.cos(row), s = by.sin(row);
     for (int64_t v = 0; v < rows.dv; ++v) {
@@ -85,11 +86,11 @@ Tensor to_fixed_frame(Exec& exec, const Tensor& turns, const Tensor& state, Shap
 Tensor last_phase_gradient(Exec& exec, const Tensor& leaving, const Tensor& d_leaving) {
   const Rows rows(leaving.shape());
   const Tensor out = exec.empty({rows.heads * rows.dk});
-  const float *m = leaving.data<float>(), *d = d_leaving.data<float>();
+  const float *m = host<float>(leaving), *d = host<float>(d_leaving);
   rows.run(exec, [&](int64_t row, int64_t re, int64_t im) {
     float sum = 0;
     for (int64_t v = 0; v < rows.dv; ++v) sum += d[im + v] * m[re + v] - d[re + v] * m[im + v];
-    out.data<float>()[row] = sum;
+    host<float>(out)[row] = sum;
   });
   return out;
 }
@@ -133,8 +134,7 @@ Tensor ComplexDiagonalRecurrence::run(Exec& exec, const ComplexDiagonalInputs& i
   const kernels::DiagonalScan rule = scan(in, keep, sequence);
   if (sequence.chunk_states == ChunkStates::kKept)
     keep.chunks = exec.empty({kernels::diagonal_scan_kept(exec, rule)});
-  kernels::diagonal_scan_forward(exec, rule, given(before), out, keep.leaving,
-                                 wanted(keep.chunks));
+  kernels::diagonal_scan_forward(exec, rule, given(before), out, keep.leaving, wanted(keep.chunks));
   if (leaving != nullptr) {
     const Tensor turns = last_turns(exec, keep.phase, sequence, h.heads, h.dk);
     *leaving = {
@@ -205,7 +205,7 @@ Summary ComplexDiagonalRecurrence::summarize(Exec& exec, const ComplexDiagonalIn
                                        {sequence.count(), h.heads, 2, h.dk, h.dv}),
                logs = summed_rows(exec, in.log_decay, sequence, {h.heads, h.heads, h.dk});
   for (int64_t i = 0; i < factors.elements(); ++i) {
-    factors.data<float>()[i] *= std::exp(logs.data<float>()[i / (2 * h.dk) * h.dk + i % h.dk]);
+    host<float>(factors)[i] *= std::exp(host<float>(logs)[i / (2 * h.dk) * h.dk + i % h.dk]);
   }
   return {{factors}, {update}};
 }

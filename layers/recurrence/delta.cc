@@ -1,5 +1,7 @@
 #include "layers/recurrence/delta.h"
 
+#include "core/host_access.h"
+
 namespace weft {
 DeltaRecurrence::DeltaRecurrence(const Options& options)
     : AffineRecurrence(Transition::kDense, {{options.heads, options.dk, options.dv}}),
@@ -36,8 +38,7 @@ Tensor DeltaRecurrence::run(Exec& exec, const DeltaInputs& in, const Sequence& s
 
 void DeltaRecurrence::run_backward(Exec& exec, const DeltaInputs& in, const Sequence& sequence,
                                    const DeltaKept& keep, const State& entering,
-                                   const Cotangents& d,
-                                   const DeltaGradients& gradients) const {
+                                   const Cotangents& d, const DeltaGradients& gradients) const {
   const Options& o = options_;
   if (d.d_entering != nullptr)
     *d.d_entering = {exec.empty({sequence.count(), o.heads, o.dk, o.dv})};
@@ -63,7 +64,7 @@ Summary DeltaRecurrence::summarize(Exec& exec, const DeltaInputs& in,
   silent.v = none;
   const Tensor identity = exec.zeros({sequence.count(), o.heads, o.dk, o.dk});
   for (int64_t n = 0; n < sequence.count() * o.heads; ++n) {
-    float* matrix = identity.data<float>() + n * o.dk * o.dk;
+    float* matrix = host<float>(identity) + n * o.dk * o.dk;
     for (int64_t i = 0; i < o.dk; ++i) matrix[i * (o.dk + 1)] = 1.0f;
   }
   return {DeltaRecurrence(square).pass(exec, silent, sequence, {identity}),

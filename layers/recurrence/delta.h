@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/delta_scan.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/scan/delta_scan.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/diagonal_scan.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/scan/diagonal_scan.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {

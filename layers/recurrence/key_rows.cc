@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/elementwise.h"
+#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {
@@ -23,7 +24,7 @@ int64_t count_of(const Sequence& sequence, int64_t d) {
 
 std::vector<int32_t> counts_in(const State& cache, int64_t documents) {
   if (cache.empty()) return std::vector<int32_t>(static_cast<size_t>(documents), 0);
-  const auto* used = cache.back().data<int32_t>();
+  const auto* used = host<int32_t>(cache.back());
   return {used, used + documents};
 }
 
@@ -86,9 +87,9 @@ void grow(Exec& exec, const std::vector<ConstView>& kinds, const Sequence& seque
 }
 
 // Where a document's rows are among all of them.
-struct Place {
+struct DocumentRows {
   int64_t first, before, own;  // first row, rows before the span's, the span's
-  Place(const KeyRows& keys, const Sequence& sequence, int64_t d)
+  DocumentRows(const KeyRows& keys, const Sequence& sequence, int64_t d)
       : first(keys.own() ? sequence.documents[static_cast<size_t>(d)]
                          : keys.documents[static_cast<size_t>(d)]),
         before(keys.own() ? 0 : keys.query_start[static_cast<size_t>(d)]),
@@ -114,11 +115,10 @@ KeyRows append_to_cache(Exec& exec, const std::vector<ConstView>& kinds, const S
   }
   for (const Tensor& t : State(cache.begin(), cache.end() - 1)) keys.rows.push_back(flat(t));
   for (int64_t d = 0; d < documents; ++d) {
-    const Place place(keys, sequence, d);
+    const DocumentRows place(keys, sequence, d);
     used[static_cast<size_t>(d)] += static_cast<int32_t>(place.own);
     for (size_t i = 0; i < kinds.size(); ++i) {
-      copy_rows(exec,
-                kinds[i].row_range(sequence.documents[static_cast<size_t>(d)], place.own),
+      copy_rows(exec, kinds[i].row_range(sequence.documents[static_cast<size_t>(d)], place.own),
                 place.of_span(keys.rows[i]));
     }
   }
@@ -147,7 +147,7 @@ KeyRows append_to_chains(Exec& exec, const std::vector<ConstView>& kinds, const 
   keys.query_start.assign(static_cast<size_t>(sequence.count()), 0);
   for (size_t c = 0; c < sequence.chains.size(); ++c) {
     keys.query_start[static_cast<size_t>(sequence.chains[c].first)] =
-        entering.back().data<int32_t>()[c];
+        host<int32_t>(entering.back())[c];
   }
   if (std::all_of(keys.query_start.begin(), keys.query_start.end(),
                   [](int32_t n) { return n == 0; })) {
@@ -165,17 +165,16 @@ KeyRows append_to_chains(Exec& exec, const std::vector<ConstView>& kinds, const 
   for (size_t i = 0; i < kinds.size(); ++i) {
     const Tensor& all = keys.rows[i];
     for (int64_t d = 0; d < sequence.count(); ++d) {
-      const Place place(keys, sequence, d);
+      const DocumentRows place(keys, sequence, d);
       copy_rows(exec, kinds[i].row_range(sequence.documents[static_cast<size_t>(d)], place.own),
                 place.of_span(all));
     }
     for (size_t c = 0; c < sequence.chains.size(); ++c) {
-      const Place place(keys, sequence, sequence.chains[c].first);
+      const DocumentRows place(keys, sequence, sequence.chains[c].first);
       const int64_t room = entering[i].shape()[1];
-      copy_rows(
-          exec,
-          flat(entering[i]).view().row_range(static_cast<int64_t>(c) * room, place.before),
-          place.entering(all));
+      copy_rows(exec,
+                flat(entering[i]).view().row_range(static_cast<int64_t>(c) * room, place.before),
+                place.entering(all));
     }
   }
   return keys;
@@ -191,7 +190,7 @@ void cache_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence, 
   for (size_t i = 0; i < d.size(); ++i) {
     const Tensor to = exec.zeros({sequence.count(), most, d[i].shape().back()});
     for (int64_t n = 0; n < sequence.count(); ++n) {
-      const Place place(keys, sequence, n);
+      const DocumentRows place(keys, sequence, n);
       const int64_t gone = keys.dropped[static_cast<size_t>(n)],
                     out = keys.left_out[static_cast<size_t>(n)],
                     kept = place.before + place.own - out;
@@ -211,7 +210,7 @@ void cache_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence, 
 State chain_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence, const State& d) {
   std::vector<int64_t> counts;
   for (const Chain& chain : sequence.chains) {
-    counts.push_back(Place(keys, sequence, chain.first).before);
+    counts.push_back(DocumentRows(keys, sequence, chain.first).before);
   }
   const int64_t room = *std::max_element(counts.begin(), counts.end());
   State chains;
@@ -219,7 +218,7 @@ State chain_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence,
     const Tensor to =
         exec.zeros({static_cast<int64_t>(counts.size()), room, t.shape().back()}, t.dtype());
     for (size_t c = 0; c < counts.size(); ++c) {
-      copy_rows(exec, Place(keys, sequence, sequence.chains[c].first).entering(t),
+      copy_rows(exec, DocumentRows(keys, sequence, sequence.chains[c].first).entering(t),
                 flat(to).view().row_range(static_cast<int64_t>(c) * room, counts[c]));
     }
     chains.push_back(to);
@@ -231,9 +230,9 @@ State chain_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence,
 void add_chain_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence,
                          const State& received, const State& d) {
   for (size_t c = 0; c < sequence.chains.size(); ++c) {
-    const int64_t count = received.back().data<int32_t>()[c];
+    const int64_t count = host<int32_t>(received.back())[c];
     if (count == 0) continue;
-    const Place place(keys, sequence, sequence.chains[c].last);
+    const DocumentRows place(keys, sequence, sequence.chains[c].last);
     for (size_t i = 0; i < d.size(); ++i) {
       const View own = place.of_span(d[i]).row_range(place.own - count, count);
       const int64_t room = received[i].shape()[1];
@@ -246,7 +245,7 @@ void add_chain_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequen
 void own_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence, const State& d,
                    const std::vector<View>& gradients) {
   for (int64_t n = 0; n < sequence.count(); ++n) {
-    const Place place(keys, sequence, n);
+    const DocumentRows place(keys, sequence, n);
     for (size_t i = 0; i < d.size(); ++i) {
       copy_rows(exec, place.of_span(d[i]),
                 gradients[i].row_range(sequence.documents[static_cast<size_t>(n)], place.own));

@@ -1,7 +1,7 @@
 #include "layers/recurrence/latent_rows.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/gemm.h"
+#include "kernels/matrix/gemm.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {

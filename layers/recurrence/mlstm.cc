@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/normalizer.h"
+#include "core/host_access.h"
+#include "kernels/rows/normalizer.h"
 
 namespace weft {
 namespace {
@@ -45,15 +46,15 @@ State MlstmRecurrence::apply(Exec& exec, const Summary& span, const State& enter
   State out;
   for (const Tensor& t : entering) out.push_back(exec.empty(t.shape()));
   each_head(exec, entering[2], [&](int64_t i) {
-    const float kept = span.transition[0].data<float>()[i] + entering[2].data<float>()[i];
-    const float written = span.update[2].data<float>()[i], m = std::max(kept, written);
-    out[2].data<float>()[i] = m;
+    const float kept = host<float>(span.transition[0])[i] + host<float>(entering[2])[i];
+    const float written = host<float>(span.update[2])[i], m = std::max(kept, written);
+    host<float>(out[2])[i] = m;
     const float old_part = weight(kept - m), new_part = weight(written - m);
     for (const size_t part : {0, 1}) {
       const int64_t size = part == 0 ? o_.dk * o_.dv : o_.dk;
-      const float* before = entering[part].data<float>() + i * size;
-      const float* added = span.update[part].data<float>() + i * size;
-      float* to = out[part].data<float>() + i * size;
+      const float* before = host<float>(entering[part]) + i * size;
+      const float* added = host<float>(span.update[part]) + i * size;
+      float* to = host<float>(out[part]) + i * size;
       for (int64_t e = 0; e < size; ++e) to[e] = old_part * before[e] + new_part * added[e];
     }
   });
@@ -65,21 +66,21 @@ State MlstmRecurrence::apply_adjoint(Exec& exec, const Summary& span, const Stat
   State d;
   for (const Tensor& t : entering) d.push_back(exec.empty(t.shape()));
   each_head(exec, entering[2], [&](int64_t i) {
-    const float kept = span.transition[0].data<float>()[i] + entering[2].data<float>()[i];
-    const float written = span.update[2].data<float>()[i];
+    const float kept = host<float>(span.transition[0])[i] + host<float>(entering[2])[i];
+    const float written = host<float>(span.update[2])[i];
     const bool old_wins = kept > written;  // then m = kept, and only what was written is rescaled
     const float m = std::max(kept, written);
     const float old_part = weight(kept - m), new_part = weight(written - m);
-    double dm = old_wins ? double{d_leaving[2].data<float>()[i]} : 0.0;
+    double dm = old_wins ? double{host<float>(d_leaving[2])[i]} : 0.0;
     for (const size_t part : {0, 1}) {
       const int64_t size = part == 0 ? o_.dk * o_.dv : o_.dk;
-      const float* from = d_leaving[part].data<float>() + i * size;
-      float* to = d[part].data<float>() + i * size;
+      const float* from = host<float>(d_leaving[part]) + i * size;
+      float* to = host<float>(d[part]) + i * size;
       for (int64_t e = 0; e < size; ++e) to[e] = old_part * from[e];
-      dm += old_wins ? -new_part * dot(from, span.update[part].data<float>() + i * size, size)
-                     : old_part * dot(from, entering[part].data<float>() + i * size, size);
+      dm += old_wins ? -new_part * dot(from, host<float>(span.update[part]) + i * size, size)
+                     : old_part * dot(from, host<float>(entering[part]) + i * size, size);
     }
-    d[2].data<float>()[i] = static_cast<float>(dm);
+    host<float>(d[2])[i] = static_cast<float>(dm);
   });
   return d;
 }
@@ -119,8 +120,8 @@ Tensor MlstmRecurrence::last(Exec& exec, const Sequence& sequence, const Tensor&
     const bool empty = end == sequence.documents[static_cast<size_t>(d)];
     if (empty && entering.data == nullptr) continue;
     const float* from =
-        empty ? entering.as<float>() + d * o_.heads : rows.data<float>() + (end - 1) * o_.heads;
-    std::copy_n(from, o_.heads, last.data<float>() + d * o_.heads);
+        empty ? host<float>(entering) + d * o_.heads : host<float>(rows) + (end - 1) * o_.heads;
+    std::copy_n(from, o_.heads, host<float>(last) + d * o_.heads);
   }
   return last;
 }
@@ -129,12 +130,12 @@ Tensor MlstmRecurrence::plain(Exec& exec, const State& state) const {
   if (state.empty()) return {};
   const Tensor wide = exec.empty({state[2].shape()[0], o_.heads, o_.dk, o_.dv + 1});
   each_head(exec, state[2], [&](int64_t i) {
-    const float factor = std::exp(state[2].data<float>()[i]);
-    float* to = wide.data<float>() + i * o_.dk * (o_.dv + 1);
+    const float factor = std::exp(host<float>(state[2])[i]);
+    float* to = host<float>(wide) + i * o_.dk * (o_.dv + 1);
     for (int64_t a = 0; a < o_.dk; ++a) {
-      const float* c = state[0].data<float>() + (i * o_.dk + a) * o_.dv;
+      const float* c = host<float>(state[0]) + (i * o_.dk + a) * o_.dv;
       for (int64_t b = 0; b < o_.dv; ++b) *to++ = factor * c[b];
-      *to++ = factor * state[1].data<float>()[i * o_.dk + a];
+      *to++ = factor * host<float>(state[1])[i * o_.dk + a];
     }
   });
   return wide;
@@ -145,14 +146,14 @@ State MlstmRecurrence::stabilised(Exec& exec, const Tensor& wide, const Tensor& 
   const int64_t n = wide.shape()[0];
   State out = {exec.empty({n, o_.heads, o_.dk, o_.dv}), exec.empty({n, o_.heads, o_.dk}), m};
   each_head(exec, m, [&](int64_t i) {
-    const float level = m.data<float>()[i];
+    const float level = host<float>(m)[i];
     const float factor =
-        level < 0.5f * kernels::kMlstmNothing ? 0.0f : std::exp(rest.data<float>()[i] - level);
-    const float* from = wide.data<float>() + i * o_.dk * (o_.dv + 1);
+        level < 0.5f * kernels::kMlstmNothing ? 0.0f : std::exp(host<float>(rest)[i] - level);
+    const float* from = host<float>(wide) + i * o_.dk * (o_.dv + 1);
     for (int64_t a = 0; a < o_.dk; ++a) {
-      float* c = out[0].data<float>() + (i * o_.dk + a) * o_.dv;
+      float* c = host<float>(out[0]) + (i * o_.dk + a) * o_.dv;
       for (int64_t b = 0; b < o_.dv; ++b) c[b] = factor * *from++;
-      out[1].data<float>()[i * o_.dk + a] = factor * *from++;
+      host<float>(out[1])[i * o_.dk + a] = factor * *from++;
     }
   });
   return out;
@@ -192,16 +193,16 @@ MlstmRecurrence::LeavingGradient MlstmRecurrence::leaving_gradient(Exec& exec,
   const LeavingGradient d{exec.empty(keep.after.shape()), exec.empty(m.shape()),
                           exec.empty(m.shape())};
   each_head(exec, m, [&](int64_t i) {
-    const float factor = std::exp(rest.data<float>()[i] - m.data<float>()[i]);
-    float* to = d.after.data<float>() + i * width;
+    const float factor = std::exp(host<float>(rest)[i] - host<float>(m)[i]);
+    float* to = host<float>(d.after) + i * width;
     for (int64_t a = 0; a < o_.dk; ++a) {
-      const float* dc = d_leaving[0].data<float>() + (i * o_.dk + a) * o_.dv;
+      const float* dc = host<float>(d_leaving[0]) + (i * o_.dk + a) * o_.dv;
       for (int64_t b = 0; b < o_.dv; ++b) to[a * (o_.dv + 1) + b] = factor * dc[b];
-      to[a * (o_.dv + 1) + o_.dv] = factor * d_leaving[1].data<float>()[i * o_.dk + a];
+      to[a * (o_.dv + 1) + o_.dv] = factor * host<float>(d_leaving[1])[i * o_.dk + a];
     }
-    const double along = dot(to, keep.after.data<float>() + i * width, width);
-    d.rest.data<float>()[i] = static_cast<float>(along);
-    d.m.data<float>()[i] = static_cast<float>(double{d_leaving[2].data<float>()[i]} - along);
+    const double along = dot(to, host<float>(keep.after) + i * width, width);
+    host<float>(d.rest)[i] = static_cast<float>(along);
+    host<float>(d.m)[i] = static_cast<float>(double{host<float>(d_leaving[2])[i]} - along);
   });
   return d;
 }
@@ -215,9 +216,9 @@ State MlstmRecurrence::entering_gradient(Exec& exec, const State& entering, cons
   each_head(exec, dm, [&](int64_t i) {
     if (entering.empty()) return;
     const double along =
-        dot(d_before.data<float>() + i * width, before.data<float>() + i * width, width);
-    dm.data<float>()[i] += static_cast<float>(along);
-    minus_m.data<float>()[i] = -entering[2].data<float>()[i];
+        dot(host<float>(d_before) + i * width, host<float>(before) + i * width, width);
+    host<float>(dm)[i] += static_cast<float>(along);
+    host<float>(minus_m)[i] = -host<float>(entering[2])[i];
   });
   State d = stabilised(exec, d_before, zero, minus_m);
   d[2] = dm;
@@ -246,10 +247,9 @@ void MlstmRecurrence::run_backward(Exec& exec, const MlstmInputs& in, const Sequ
   const Tensor d_keys = exec.empty({tokens, o_.heads * o_.dk}),
                d_values = exec.empty({tokens, o_.heads * (o_.dv + 1)}),
                d_log_decay = exec.empty(gates);
-  kernels::scalar_scan_backward(exec, scan(in, keep, sequence), given(before), d_wide,
-                                given(d_last.after),
-                                {gradients.q, d_keys, d_values, d_log_decay, wanted(d_before)},
-                                given(keep.chunks));
+  kernels::scalar_scan_backward(
+      exec, scan(in, keep, sequence), given(before), d_wide, given(d_last.after),
+      {gradients.q, d_keys, d_values, d_log_decay, wanted(d_before)}, given(keep.chunks));
   kernels::drop_last_channel(exec, o_.heads, d_values, gradients.v);
   kernels::mlstm_keys(exec, d_keys, in.i, keep.rest, gradients.k);
   kernels::mlstm_gates_backward(exec, gates_of(in, sequence, m_of(entering)),
@@ -263,7 +263,7 @@ void MlstmRecurrence::run_backward(Exec& exec, const MlstmInputs& in, const Sequ
 Summary MlstmRecurrence::summarize(Exec& exec, const MlstmInputs& in,
                                    const Sequence& sequence) const {
   const Tensor nothing = exec.empty({sequence.count(), o_.heads});
-  std::fill_n(nothing.data<float>(), nothing.elements(), kernels::kMlstmNothing);
+  std::fill_n(host<float>(nothing), nothing.elements(), kernels::kMlstmNothing);
   MlstmKept keep;
   prepare(exec, in, sequence, nothing, keep);
   const Tensor update = exec.empty({sequence.count(), o_.heads, o_.dk, o_.dv + 1}),

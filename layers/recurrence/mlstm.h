@@ -1,7 +1,7 @@
 #pragma once
 
-#include "kernels/mlstm.h"
-#include "kernels/scalar_scan.h"
+#include "kernels/gates/mlstm.h"
+#include "kernels/scan/scalar_scan.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {
@@ -24,7 +24,7 @@ struct MlstmKept {
   Tensor chunks;  // states between them; undefined: to be found out again
 };
 
-// mLSTM without its weights (kernels/mlstm.h says how it becomes a scan with scalar decay):
+// mLSTM without its weights (kernels/gates/mlstm.h says how it becomes a scan with scalar decay):
 //   m_t = max(l_t + m_{t-1}, i_t),   l = logsigmoid(f)
 //   C_t = e^{l_t + m_{t-1} - m_t} C_{t-1} + e^{i_t - m_t} k_t^T v_t,   n_t likewise
 //   h_t = scale q_t C_t / (max(|scale q_t . n_t|, e^{-m_t}) + 1e-6)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/host_access.h"
+
 namespace weft {
 namespace {
 
@@ -95,15 +97,15 @@ Summary MomentumRecurrence::summarize(Exec& exec, const MomentumInputs& in,
   const State identity = linear.start(exec, sequence.count());
   for (int64_t n = 0; n < heads * parts; ++n) {
     const int64_t part = n % parts, head = n / parts;
-    float* block = identity[static_cast<size_t>(part)].data<float>() + head * dk * rows;
+    float* block = host<float>(identity[static_cast<size_t>(part)]) + head * dk * rows;
     for (int64_t i = 0; i < dk; ++i) block[i * rows + part * dk + i] = 1.0f;
   }
   const State leaving = linear.pass(exec, silent, sequence, identity);
   const Tensor matrix = exec.empty({sequence.count(), options_.heads, rows, rows});
   for (int64_t n = 0; n < heads * parts; ++n) {
     const int64_t part = n % parts, head = n / parts;
-    std::copy_n(leaving[static_cast<size_t>(part)].data<float>() + head * dk * rows, dk * rows,
-                matrix.data<float>() + (head * rows + part * dk) * rows);
+    std::copy_n(host<float>(leaving[static_cast<size_t>(part)]) + head * dk * rows, dk * rows,
+                host<float>(matrix) + (head * rows + part * dk) * rows);
   }
   return {{matrix}, pass(exec, in, sequence, {})};
 }

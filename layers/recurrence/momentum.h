@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/momentum_scan.h"
+#include "kernels/scan/momentum_scan.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {
@@ -19,11 +19,11 @@ struct MomentumKept {
   Tensor states;  // those between chunks; undefined: to be made again
 };
 
-// Descent on |k M - v|^2 / 2 without its weights (kernels/momentum_scan.h), gradients taken where
-// the token's mini-batch began. State: M, with momentum S, and with mini-batches of several tokens
-// M as the mini-batch found it, each [documents, heads, dk, dv]; a state that enters may leave out
-// the last one when a mini-batch begins with it. The place in the mini-batch follows from the
-// positions.
+// Descent on |k M - v|^2 / 2 without its weights (kernels/scan/momentum_scan.h), gradients taken
+// where the token's mini-batch began. State: M, with momentum S, and with mini-batches of several
+// tokens M as the mini-batch found it, each [documents, heads, dk, dv]; a state that enters may
+// leave out the last one when a mini-batch begins with it. The place in the mini-batch follows from
+// the positions.
 class MomentumRecurrence final
     : public AffineRecurrence<MomentumInputs, MomentumGradients, MomentumKept> {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/host_access.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {
@@ -25,7 +26,7 @@ States states_of(const State& state) {
 void repeat(const Tensor* from, const Tensor& to) {
   if (from == nullptr) return;
   for (int64_t i = 0; i < to.elements(); i += from->elements()) {
-    std::copy_n(from->data<float>(), from->elements(), to.data<float>() + i);
+    std::copy_n(host<float>(*from), from->elements(), host<float>(to) + i);
   }
 }
 
@@ -121,8 +122,8 @@ void NormDescentRecurrence::start_backward(const Sequence& sequence, const State
     const int64_t size = to.shape.elements();
     for (size_t n = 0; n < starts.size(); ++n) {
       if (!starts[n]) continue;
-      const float* from = d_entering[i].data<float>() + static_cast<int64_t>(n) * size;
-      for (int64_t e = 0; e < size; ++e) to.as<float>()[e] += from[e];
+      const float* from = host<float>(d_entering[i]) + static_cast<int64_t>(n) * size;
+      for (int64_t e = 0; e < size; ++e) host<float>(to)[e] += from[e];
     }
   }
 }

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "kernels/norm_descent_scan.h"
+#include "kernels/scan/norm_descent_scan.h"
 #include "layers/recurrence/recurrence.h"
 
 namespace weft {
@@ -24,8 +24,8 @@ struct NormDescentKept {
   Tensor states;  // some of those between mini-batches; undefined: to be made again
 };
 
-// Descent with a LayerNorm inside its loss, without its weights (kernels/norm_descent_scan.h). Not
-// affine: what a span does to a state has no summary, sequence ranks hand their states round
+// Descent with a LayerNorm inside its loss, without its weights (kernels/scan/norm_descent_scan.h).
+// Not affine: what a span does to a state has no summary, sequence ranks hand their states round
 // (Exchange::kRing). State: M [documents, heads, width, width], n [documents, heads, width], and
 // with mini-batches of several tokens both as the mini-batch found them; a state that enters may
 // leave these out when a mini-batch begins with it. The place in the mini-batch follows from the

@@ -1,5 +1,7 @@
 #include "layers/recurrence/rank_one.h"
 
+#include "core/host_access.h"
+
 namespace weft {
 
 RankOneRecurrence::RankOneRecurrence(const Options& options)
@@ -38,8 +40,7 @@ Tensor RankOneRecurrence::run(Exec& exec, const RankOneInputs& in, const Sequenc
 
 void RankOneRecurrence::run_backward(Exec& exec, const RankOneInputs& in, const Sequence& sequence,
                                      const RankOneKept& keep, const State& entering,
-                                     const Cotangents& d,
-                                     const RankOneGradients& gradients) const {
+                                     const Cotangents& d, const RankOneGradients& gradients) const {
   const Options& o = options_;
   if (d.d_entering != nullptr)
     *d.d_entering = {exec.empty({sequence.count(), o.heads, o.dk, o.dv})};
@@ -66,7 +67,7 @@ Summary RankOneRecurrence::summarize(Exec& exec, const RankOneInputs& in,
   silent.v = none;
   const Tensor identity = exec.zeros({sequence.count(), o.heads, o.dk, o.dk});
   for (int64_t n = 0; n < sequence.count() * o.heads; ++n) {
-    float* matrix = identity.data<float>() + n * o.dk * o.dk;
+    float* matrix = host<float>(identity) + n * o.dk * o.dk;
     for (int64_t i = 0; i < o.dk; ++i) matrix[i * (o.dk + 1)] = 1.0f;
   }
   return {RankOneRecurrence(square).pass(exec, silent, sequence, {identity}),

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/rank_one_scan.h"
+#include "kernels/scan/rank_one_scan.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {

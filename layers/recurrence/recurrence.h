@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/saved.h"
-#include "layers/sequence.h"
-#include "layers/span.h"
+#include "core/memory/saved.h"
+#include "layers/context/sequence.h"
+#include "layers/context/span.h"
 
 namespace weft {
 
@@ -28,7 +28,8 @@ class Recurrence : public SpanAlgebra {
   using Meanwhile = std::function<void()>;
 
   // [tokens, heads * dv] in the type of v. `state`, where given, enters as before the tokens and
-  // leaves as after them. Queries have their place in `in`, but no numbers before `meanwhile` is done.
+  // leaves as after them. Queries have their place in `in`, but no numbers before `meanwhile` is
+  // done.
   Tensor forward(Exec& exec, const In& in, const Sequence& sequence, State* state,
                  SavedStack& saved, const Meanwhile& meanwhile = {}) const {
     CoreTimer timer(is_core() && sequence.profile != nullptr ? &sequence.profile->forward

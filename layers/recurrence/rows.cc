@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
-#include "kernels/elementwise.h"
+#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {
 
 int64_t count_of(const State& state, int64_t sequence) {
-  return state.back().data<int32_t>()[sequence];
+  return host<int32_t>(state.back())[sequence];
 }
 
 // Rows [first, first + count) of a sequence.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "layers/sequence.h"
-#include "parallel/span_rows.h"
+#include "layers/context/sequence.h"
+#include "parallel/sequence/span_rows.h"
 
 namespace weft {
 
 // The algebra of softmax attention: a state is the rows (keys, values, log forget gates) of the
-// tokens before, laid out as parallel/span_rows.h says, or the last window - 1 of them.
+// tokens before, laid out as parallel/sequence/span_rows.h says, or the last window - 1 of them.
 //   combine, apply    append the span's rows
 //   apply_adjoint     the slice of the rows that were there before
 // What a row has been forgotten by is the sum of the gates of the rows behind it, which the state

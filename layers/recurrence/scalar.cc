@@ -1,6 +1,6 @@
 #include "layers/recurrence/scalar.h"
 
-#include "kernels/elementwise.h"
+#include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "kernels/normalizer.h"
-#include "kernels/scalar_scan.h"
-#include "layers/mixers/mixer.h"
+#include "kernels/rows/normalizer.h"
+#include "kernels/scan/scalar_scan.h"
+#include "layers/context/mixer.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {

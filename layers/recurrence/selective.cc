@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/host_access.h"
+
 namespace weft {
 namespace {
 
@@ -22,9 +24,9 @@ View make_state(Exec& exec, const ChannelStates& s, const Sequence& sequence, St
 // Log decays per unit of time, [states, channels], of a_log [channels, states].
 Tensor decays(Exec& exec, const ChannelStates& s, ConstView a_log) {
   const Tensor logs = exec.empty({s.states, s.channels});
-  const float* rates = a_log.as<float>();
+  const float* rates = host<float>(a_log);
   exec.threads.run(s.states, [&](int64_t n) {
-    float* to = logs.data<float>() + n * s.channels;
+    float* to = host<float>(logs) + n * s.channels;
     for (int64_t c = 0; c < s.channels; ++c) to[c] = -std::exp(rates[c * s.states + n]);
   });
   return logs;
@@ -54,10 +56,10 @@ Summary SelectiveRecurrence::summarize(Exec& exec, const SelectiveInputs& in,
                                        const Sequence& sequence) const {
   const Tensor total = exec.zeros({sequence.count(), sizes_.channels});
   exec.threads.run(sequence.count(), [&](int64_t d) {
-    float* sum = total.data<float>() + d * sizes_.channels;
+    float* sum = host<float>(total) + d * sizes_.channels;
     for (int64_t t = sequence.documents[static_cast<size_t>(d)];
          t < sequence.documents[static_cast<size_t>(d) + 1]; ++t) {
-      const float* dt = in.dt.as<float>() + t * in.dt.row_stride;
+      const float* dt = host<float>(in.dt) + t * in.dt.row_stride;
       for (int64_t c = 0; c < sizes_.channels; ++c) sum[c] += dt[c];
     }
   });
@@ -95,7 +97,7 @@ Summary StaticRecurrence::summarize(Exec& exec, const StaticInputs& in,
                                     const Sequence& sequence) const {
   const Tensor logs = decays(exec, sizes_, in.a_log);  // of one token
   for (int64_t i = 0; i < logs.elements(); ++i) {
-    logs.data<float>()[i] *= std::exp(in.log_dt.as<float>()[i % sizes_.channels]);
+    host<float>(logs)[i] *= std::exp(host<float>(in.log_dt)[i % sizes_.channels]);
   }
   State update;
   const View to = make_state(exec, sizes_, sequence, &update);

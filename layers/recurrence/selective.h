@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/elementwise_scan.h"
+#include "kernels/scan/elementwise_scan.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {

@@ -1,7 +1,8 @@
 #include "layers/recurrence/slots.h"
 
-#include "kernels/elementwise.h"
-#include "kernels/slots.h"
+#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/rows/slots.h"
 
 namespace weft {
 namespace {
@@ -12,8 +13,8 @@ Tensor transposed(Exec& exec, const Tensor& state) {
   const int64_t rows = s[2], columns = s[3];
   const Tensor out = exec.empty({s[0], s[1], columns, rows});
   exec.threads.run(s[0] * s[1], [&](int64_t head) {
-    const float* from = state.data<float>() + head * rows * columns;
-    float* to = out.data<float>() + head * rows * columns;
+    const float* from = host<float>(state) + head * rows * columns;
+    float* to = host<float>(out) + head * rows * columns;
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
     }

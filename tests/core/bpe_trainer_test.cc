@@ -1,12 +1,12 @@
-#include "core/tokenizer/bpe_trainer.h"
+#include "core/data/tokenizer/bpe_trainer.h"
 
 #include <map>
 
 #include <nlohmann/json.hpp>
 
-#include "core/rng.h"
-#include "core/tokenizer.h"
-#include "core/tokenizer/byte_alphabet.h"
+#include "core/base/rng.h"
+#include "core/data/tokenizer.h"
+#include "core/data/tokenizer/byte_alphabet.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/run_config.h"
+#include "core/base/error.h"
+#include "core/config/run_config.h"
 #include "tests/support/paths.h"
 
 namespace weft {

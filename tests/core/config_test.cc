@@ -1,12 +1,12 @@
-#include "core/config.h"
+#include "core/config/config.h"
 
 #include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/run_config.h"
+#include "core/base/error.h"
+#include "core/config/run_config.h"
 
 namespace weft {
 namespace {

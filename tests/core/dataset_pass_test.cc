@@ -1,11 +1,11 @@
 // The pass over a dataset that threads and ranks share: the same findings however it is cut.
-#include "core/dataset_pass.h"
+#include "core/data/dataset_pass.h"
 
 #include <cstring>
 #include <numeric>
 
-#include "core/content_hash.h"
-#include "core/error.h"
+#include "core/base/error.h"
+#include "core/files/content_hash.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -77,7 +77,8 @@ TEST(DatasetPass, FindsTheFirstBadTokenHoweverItIsCut) {
   }
 }
 
-// Sequences with gaps between them, one across a border of blocks: what lies in the gaps is nobody's token.
+// Sequences with gaps between them, one across a border of blocks: what lies in the gaps is
+// nobody's token.
 TEST(DatasetPass, LooksAtSequencesOnlyWhereTheyHaveGaps) {
   const ScratchFolder folder;
   std::vector<uint16_t> tokens(kTokensOfBlock + 100, 60000);

@@ -1,5 +1,5 @@
 // What must be called to move on: by the loops of the thread that made it, as long as it lives.
-#include "core/errands.h"
+#include "core/threads/errands.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <optional>
 #include <thread>
 
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace weft::test {
 namespace {

@@ -1,5 +1,5 @@
 // Files as other readers of HDF5 meet them, and files that others made to harm us.
-#include "core/hdf5.h"
+#include "core/files/hdf5.h"
 
 #include <gtest/gtest.h>
 #include <hdf5.h>

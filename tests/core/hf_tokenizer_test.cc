@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/tokenizer.h"
-#include "core/tokenizer/regex.h"
-#include "core/utf8.h"
+#include "core/base/error.h"
+#include "core/base/utf8.h"
+#include "core/data/tokenizer.h"
+#include "core/data/tokenizer/regex.h"
 #include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 

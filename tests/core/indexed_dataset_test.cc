@@ -1,9 +1,9 @@
-#include "core/indexed_dataset.h"
+#include "core/data/indexed_dataset.h"
 
 #include <cstring>
 #include <random>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

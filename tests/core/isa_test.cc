@@ -1,4 +1,4 @@
-#include "core/isa.h"
+#include "core/base/isa.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace weft::test {
 namespace {

@@ -1,12 +1,12 @@
 // A manifest is read before anything else of a checkpoint, and may come from anywhere.
-#include "core/manifest.h"
+#include "core/files/manifest.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "core/hash.h"
-#include "core/rng.h"
+#include "core/base/rng.h"
+#include "core/files/hash.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

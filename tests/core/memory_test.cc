@@ -1,4 +1,6 @@
-#include "core/memory.h"
+#include "core/host_access.h"
+#include "core/memory/arena.h"
+#include "core/memory/host_table.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/rng.h"
+#include "core/base/error.h"
+#include "core/base/rng.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kPoolIsTheHeap = true;  // see Pool::allocate
@@ -157,8 +159,9 @@ TEST(Arena, IsZeroedAndCounted) {
     const Arena arena(ledger, Label::kMoments, 5000);
     EXPECT_GE(arena.bytes(), 5000);
     EXPECT_EQ(ledger.of(Label::kMoments).live, arena.bytes());
-    const auto* bytes = static_cast<const char*>(arena.data());
-    for (int64_t i = 0; i < arena.bytes(); ++i) ASSERT_EQ(bytes[i], 0) << i;
+    const Tensor all = arena.tensor(0, {arena.bytes() / 4}, DType::kF32);
+    for (const float x : host_span<float>(all)) ASSERT_EQ(x, 0.0f);
+    EXPECT_THROW(arena.tensor(4, all.shape(), DType::kF32), Error);
   }
   EXPECT_EQ(ledger.of(Label::kMoments).live, 0);
 }
@@ -170,7 +173,7 @@ TEST(Arena, MovesWithoutBeingCountedTwice) {
     Arena b = std::move(a);
     Arena c(ledger, Label::kGradients, 100);
     c = std::move(b);
-    EXPECT_NE(c.data(), nullptr);
+    EXPECT_TRUE(c.tensor(0, {100}, DType::kF32).defined());
     EXPECT_EQ(ledger.of(Label::kMoments).live, c.bytes());
   }
   EXPECT_EQ(ledger.total().live, 0);
@@ -179,7 +182,70 @@ TEST(Arena, MovesWithoutBeingCountedTwice) {
 TEST(Arena, OfNothingIsStillValid) {
   Ledger ledger;
   const Arena arena(ledger, Label::kParameters, 0);
-  EXPECT_NE(arena.data(), nullptr);
+  EXPECT_TRUE(arena.tensor(0, {0}, DType::kF32).defined());
+}
+
+TEST(AddressBacking, PlacesAndCountsAsRealMemoryDoes) {
+  Ledger ledgers[2];
+  AddressBacking addresses;
+  Pool real(ledgers[0]), rehearsed(ledgers[1], addresses);
+  std::vector<std::shared_ptr<void>> blocks[2];
+  for (const int64_t bytes : std::initializer_list<int64_t>{100, int64_t{1} << 40, 1 << 20, 7}) {
+    if (bytes < int64_t{1} << 30) blocks[0].push_back(real.allocate(bytes, Label::kScratch));
+    blocks[1].push_back(rehearsed.allocate(bytes, Label::kScratch));  // more than any machine has
+  }
+  EXPECT_EQ(ledgers[1].total().live - (int64_t{1} << 40), ledgers[0].total().live);
+}
+
+TEST(GuardedBackingDeathTest, EndsHostCodeThatDidNotOpenIt) {
+  GuardedBacking guarded;
+  Ledger ledger;
+  Pool pool(ledger, guarded);
+  const Tensor t = Tensor::zeros(pool, {1000}, DType::kF32);
+  const Arena arena(ledger, Label::kMoments, 4000, guarded);
+  const Tensor moments = arena.tensor(0, {1000}, DType::kF32);
+  {
+    const HostScope open(guarded);
+    {
+      const HostScope again(guarded);
+      host<float>(t)[3] = 5.0f;
+    }
+    EXPECT_EQ(host<float>(t)[3] + host<float>(moments)[7], 5.0f);
+  }
+  EXPECT_DEATH(host<float>(t)[3] = 1.0f, "");
+  EXPECT_DEATH(host<float>(moments)[7] = 1.0f, "");
+}
+
+TEST(HostAccess, RefusesWhatIsOnAnotherDeviceOrOfAnotherType) {
+  const Device gpu{Device::Kind::kCuda, 1};
+  float number = 0;
+  const Tensor there = Tensor::borrow(&number, {3, 5}, DType::kF32, gpu);
+  EXPECT_EQ(there.view().row_range(1, 2).device, gpu);
+  EXPECT_EQ(there.reshaped({15}).slice(2, 4).device(), gpu);
+  EXPECT_THROW(
+      {
+        try {
+          host<float>(there);
+        } catch (const Error& error) {
+          EXPECT_NE(std::string(error.what()).find("[3, 5]"), std::string::npos) << error.what();
+          throw;
+        }
+      },
+      Error);
+  EXPECT_THROW(host<int32_t>(Tensor::borrow(&number, {1}, DType::kF32)), Error);
+}
+
+TEST(HostTable, IsReadByHostAndKernelsAlike) {
+  Ledger ledger;
+  Pool pool(ledger);
+  ThreadPool threads(1);
+  Exec exec{threads, pool};
+  const HostTable<int32_t> table({0, 3, 7}), copy = table;
+  const ConstView view = copy.view(exec);
+  EXPECT_EQ(view.shape, Shape({3}));
+  EXPECT_EQ(host<int32_t>(view)[2], 7);
+  EXPECT_EQ(view.data, table.view(exec).data);
+  EXPECT_EQ(ledger.total().live, 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "core/metrics.h"
+#include "core/report/metrics.h"
 
 #include <sys/resource.h>
 
@@ -14,9 +14,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/run_record.h"
-#include "core/tensorboard.h"
+#include "core/base/error.h"
+#include "core/report/run_record.h"
+#include "core/report/tensorboard.h"
 
 namespace weft {
 namespace {
@@ -60,10 +60,26 @@ TEST(Metrics, WritesEveryKeyAndKeepsTheBits) {
   EXPECT_EQ(to_json(m).find("save_ms"), std::string::npos);  // nothing was saved
   m.save_ms = 12.5;
   const auto json = nlohmann::json::parse(to_json(m));
-  for (const char* key :
-       {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
-        "peak_bytes", "comm_bytes", "comm_calls", "expert_load", "expert_entropy", "router_entropy",
-        "router_margin", "dead_experts", "dropped_by_layer", "dropped", "skipped"}) {
+  for (const char* key : {"step",
+                          "loss",
+                          "aux_loss",
+                          "grad_norm",
+                          "lr",
+                          "step_ms",
+                          "tokens_per_s",
+                          "mfu",
+                          "tokens",
+                          "peak_bytes",
+                          "comm_bytes",
+                          "comm_calls",
+                          "expert_load",
+                          "expert_entropy",
+                          "router_entropy",
+                          "router_margin",
+                          "dead_experts",
+                          "dropped_by_layer",
+                          "dropped",
+                          "skipped"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["loss"].get<double>(), m.loss);
@@ -284,7 +300,8 @@ TEST(TensorBoard, WritesRecordsThatReadBack) {
   EXPECT_TRUE(value.done());
 }
 
-// Files of this process may not grow beyond so many bytes: writes stop in the middle, as on a full disk.
+// Files of this process may not grow beyond so many bytes: writes stop in the middle, as on a full
+// disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(uintmax_t bytes) {
@@ -308,7 +325,8 @@ TEST(MetricsWriter, LeavesWholeStepsOutWhileNothingCanBeWritten) {
   const fs::path file = folder.path / "metrics.jsonl";
   std::vector<std::string> told;
   {
-    MetricsWriter writer(folder.path.string(), 1, [&](const std::string& text) { told.push_back(text); });
+    MetricsWriter writer(folder.path.string(), 1,
+                         [&](const std::string& text) { told.push_back(text); });
     StepMetrics m;
     const auto write = [&](int64_t step) {
       m.step = step;
@@ -329,7 +347,9 @@ TEST(MetricsWriter, LeavesWholeStepsOutWhileNothingCanBeWritten) {
   for (const auto& line : lines_of(file)) steps.push_back(line["step"]);
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 5, 6}));
   ASSERT_EQ(told.size(), 2u);
-  EXPECT_NE(told[0].find("metrics.jsonl: cannot write: File too large; training goes on"), std::string::npos) << told[0];
+  EXPECT_NE(told[0].find("metrics.jsonl: cannot write: File too large; training goes on"),
+            std::string::npos)
+      << told[0];
   EXPECT_NE(told[1].find("steps 2 to 4 are missing"), std::string::npos) << told[1];
   EXPECT_GE(events_in(folder.path).size(), 2u + 3 * 2);  // two at the start, two per step
 }

@@ -1,4 +1,4 @@
-#include "core/nearest.h"
+#include "core/base/nearest.h"
 
 #include <gtest/gtest.h>
 

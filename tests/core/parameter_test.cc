@@ -1,4 +1,6 @@
 #include "core/parameter.h"
+#include "core/host_access.h"
+#include "parallel/parameter_values.h"
 
 #include <gtest/gtest.h>
 
@@ -170,17 +172,17 @@ TEST_P(Slices, StartWithTheNumbersOfTheUncutTensor) {
   Rig rig;
   ParameterStore whole;
   Parameter& reference = whole.declare(c.spec);
-  whole.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-  whole.initialize(rig.exec, 11);
+  whole.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
+  initialize(rig.exec, whole, 11);
   for_each_rank(c.mesh, [&](const Coordinates& here) {
     ParameterStore store(here);
     Parameter& p = store.declare(c.spec);
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-    store.initialize(rig.exec, 11);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
+    initialize(rig.exec, store, 11);
     const std::vector<int64_t> global = local_to_global(c.spec, here, c.stacked);
     ASSERT_EQ(static_cast<int64_t>(global.size()), p.value.elements());
     for (size_t i = 0; i < global.size(); ++i) {
-      ASSERT_EQ(p.value.data<float>()[i], reference.value.data<float>()[global[i]]) << i;
+      ASSERT_EQ(host<float>(p.value)[i], host<float>(reference.value)[global[i]]) << i;
     }
   });
 }
@@ -225,7 +227,7 @@ struct StoreTest : testing::Test {
     return store.declare(spec);
   }
   void allocate(DType compute) {
-    store.allocate(rig.ledger, compute, ParameterStore::Gradients::kAllocate);
+    store.allocate(rig.pool, compute, ParameterStore::Gradients::kAllocate);
   }
 };
 
@@ -256,7 +258,7 @@ TEST_F(StoreTest, CountsItsBytesByLabel) {
 TEST_F(StoreTest, InF32TheMasterIsTheValue) {
   Parameter& p = declare("a", {7});
   allocate(DType::kF32);
-  EXPECT_EQ(p.value.raw(), p.master.raw());
+  EXPECT_EQ(host_bytes(p.value), host_bytes(p.master));
   EXPECT_EQ(rig.ledger.of(Label::kMaster).live, 0);
 }
 
@@ -264,24 +266,24 @@ TEST_F(StoreTest, InBf16ValuesAreRoundedMastersUnlessTheSpecAsksForF32) {
   Parameter& weight = declare("weight", {7, 3});
   Parameter& norm = declare("norm", {7}, Init::normal(1.0), /*f32=*/true);
   allocate(DType::kBF16);
-  store.initialize(rig.exec, 5);
+  initialize(rig.exec, store, 5);
   EXPECT_EQ(weight.value.dtype(), DType::kBF16);
   for (int64_t i = 0; i < weight.value.elements(); ++i) {
-    EXPECT_EQ(weight.value.data<bf16>()[i], to_bf16(weight.master.data<float>()[i]));
+    EXPECT_EQ(host<bf16>(weight.value)[i], to_bf16(host<float>(weight.master)[i]));
   }
   EXPECT_EQ(norm.value.dtype(), DType::kF32);
-  EXPECT_EQ(norm.value.raw(), norm.master.raw());
+  EXPECT_EQ(host_bytes(norm.value), host_bytes(norm.master));
 }
 
 TEST_F(StoreTest, PublishingAdvancesVersionsSoThatPackedCopiesGoStale) {
   Parameter& p = declare("a", {40});
   allocate(DType::kBF16);
-  store.initialize(rig.exec, 5);
+  initialize(rig.exec, store, 5);
   const uint64_t before = p.version;
-  p.master.data<float>()[39] = 2.5f;
-  store.publish(rig.exec);
+  host<float>(p.master)[39] = 2.5f;
+  publish(rig.exec, store);
   EXPECT_GT(p.version, before);
-  EXPECT_EQ(to_float(p.value.data<bf16>()[39]), 2.5f);
+  EXPECT_EQ(to_float(host<bf16>(p.value)[39]), 2.5f);
 }
 
 TEST_F(StoreTest, StartsWeightsAsTheirSpecSays) {
@@ -292,7 +294,7 @@ TEST_F(StoreTest, StartsWeightsAsTheirSpecSays) {
   Parameter& rate = declare("rate", {10000}, Init::log_of_uniform(0, 16));
   Parameter& step = declare("step", {10000}, Init::time_step(1e-3, 1e-1));
   allocate(DType::kF32);
-  store.initialize(rig.exec, 5);
+  initialize(rig.exec, store, 5);
   for (const double x : numbers(zeros.value)) ASSERT_EQ(x, 0);
   for (const double x : numbers(ones.value)) ASSERT_EQ(x, 1);
   double mean = 0, square = 0;
@@ -321,7 +323,7 @@ TEST_F(StoreTest, StartsOrthogonalWeightsAtRightAngles) {
   Parameter& other = declare("other", {7, 30}, Init::orthogonal(0.5));
   Parameter& stack = declare("stack", {3, 7, 30}, Init::orthogonal(0.5));
   allocate(DType::kF32);
-  store.initialize(rig.exec, 5);
+  initialize(rig.exec, store, 5);
   for (const Tensor& matrix :
        {wide.value, stack.value.row(0), stack.value.row(1), stack.value.row(2)}) {
     const std::vector<double> w = numbers(matrix);
@@ -348,12 +350,12 @@ TEST_F(StoreTest, StartsOrthogonalWeightsAtRightAngles) {
 TEST_F(StoreTest, StartsTheSameForAnyNumberOfThreads) {
   Parameter& p = declare("a", {3, 100003});  // several tasks of work, none full
   allocate(DType::kF32);
-  store.initialize(rig.exec, 5);
+  initialize(rig.exec, store, 5);
   Rig alone(1);
   ParameterStore other;
   Parameter& q = other.declare(p.spec);
-  other.allocate(alone.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-  other.initialize(alone.exec, 5);
+  other.allocate(alone.pool, DType::kF32, ParameterStore::Gradients::kNone);
+  initialize(alone.exec, other, 5);
   EXPECT_TRUE(SameBits(p.value, q.value));
 }
 
@@ -362,9 +364,9 @@ TEST_F(StoreTest, ZeroesGradientsOfEveryParameter) {
   Parameter& b = declare("b", {3});
   allocate(DType::kF32);
   for (Parameter* p : {&a, &b}) {
-    for (int64_t i = 0; i < p->grad.elements(); ++i) p->grad.data<float>()[i] = 1;
+    for (int64_t i = 0; i < p->grad.elements(); ++i) host<float>(p->grad)[i] = 1;
   }
-  store.zero_gradients(rig.exec);
+  zero_gradients(rig.exec, store);
   for (const Parameter* p : {&a, &b}) {
     for (const double x : numbers(p->grad)) ASSERT_EQ(x, 0);
   }
@@ -372,9 +374,9 @@ TEST_F(StoreTest, ZeroesGradientsOfEveryParameter) {
 
 TEST_F(StoreTest, WithoutGradientsHasNoneToZero) {
   declare("a", {3});
-  store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+  store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
   EXPECT_EQ(rig.ledger.of(Label::kGradients).live, 0);
-  EXPECT_THROW(store.zero_gradients(rig.exec), Error);
+  EXPECT_THROW(zero_gradients(rig.exec, store), Error);
 }
 
 class Joined : public StoreTest, public testing::WithParamInterface<DType> {};
@@ -384,14 +386,14 @@ TEST_P(Joined, NeighboursReadAsOneMatrix) {
   Parameter& k = declare("k", {2, 8});
   Parameter& v = declare("v", {2, 8});
   allocate(GetParam());
-  store.initialize(rig.exec, 5);
+  initialize(rig.exec, store, 5);
   const Tensor qkv = joined_values({&q, &k, &v});
   EXPECT_EQ(qkv.shape(), (Shape{8, 8}));
   EXPECT_TRUE(SameBits(qkv.row_range(0, 4), q.value));
   EXPECT_TRUE(SameBits(qkv.row_range(4, 2), k.value));
   EXPECT_TRUE(SameBits(qkv.row_range(6, 2), v.value));
-  joined_grads({&q, &k, &v}).data<float>()[6 * 8 + 3] = 9;
-  EXPECT_EQ(v.grad.data<float>()[3], 9);
+  host<float>(joined_grads({&q, &k, &v}))[6 * 8 + 3] = 9;
+  EXPECT_EQ(host<float>(v.grad)[3], 9);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Joined, testing::Values(DType::kF32, DType::kBF16),

@@ -1,10 +1,10 @@
-#include "core/recall_task.h"
+#include "core/data/recall_task.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace weft {
 namespace {

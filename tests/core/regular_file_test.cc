@@ -1,5 +1,5 @@
 // Files that are read, links among them, and hashes of what comes in pieces.
-#include "core/regular_file.h"
+#include "core/files/regular_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "core/error.h"
-#include "core/hash.h"
+#include "core/base/error.h"
+#include "core/files/hash.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

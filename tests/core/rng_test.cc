@@ -1,4 +1,4 @@
-#include "core/rng.h"
+#include "core/base/rng.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace weft::test {
 namespace {

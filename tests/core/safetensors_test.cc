@@ -1,4 +1,5 @@
-#include "core/safetensors.h"
+#include "core/files/safetensors.h"
+#include "core/host_access.h"
 
 #include <cmath>
 #include <cstring>
@@ -46,7 +47,7 @@ TEST(Safetensors, WritesWhatItReads) {
   const Tensor none = rig.exec.zeros({0, 4});
   const Tensor scalar = rig.normal("scalar", {});
   Tensor ids = rig.exec.zeros({2, 2}, DType::kI64);
-  ids.data<int64_t>()[3] = -7;
+  host<int64_t>(ids)[3] = -7;
   write_safetensors(path, {{"note", "line\nbreak"}, {"b", ""}},
                     {{"half", half},
                      {"columns", wide.view().columns(2, 3)},  // rows with a stride
@@ -61,7 +62,7 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_TRUE(SameBits(file.view("ids"), ids));
   EXPECT_EQ(file.view("none").shape, (Shape{0, 4}));
   EXPECT_EQ(file.at("scalar").shape.dims(), 0);
-  EXPECT_EQ(file.view("scalar").as<float>()[0], scalar.data<float>()[0]);
+  EXPECT_EQ(host<float>(file.view("scalar"))[0], host<float>(scalar)[0]);
   EXPECT_EQ(file.find("absent"), nullptr);
   EXPECT_EQ(get_file(path).size() % 8, 2u);  // all aligned: the 10 bytes of `half` come last
 }
@@ -70,7 +71,8 @@ TEST(Safetensors, WritesATensorInParts) {
   Rig rig;
   const ScratchFolder folder;
   const Tensor whole = rig.normal("whole", {5, 3}), other = rig.normal("other", {2});
-  SafetensorsWriter writer(folder / "x", {}, {{"whole", DType::kF32, {5, 3}}, {"other", DType::kF32, {2}}});
+  SafetensorsWriter writer(folder / "x", {},
+                           {{"whole", DType::kF32, {5, 3}}, {"other", DType::kF32, {2}}});
   writer.write_part(whole.row_range(0, 2));
   writer.write_part(whole.row_range(2, 3));
   writer.write(other);
@@ -102,9 +104,9 @@ TEST(Safetensors, ConvertsWhenAsked) {
   EXPECT_EQ(numbers(f),
             (std::vector<double>{1, -2, 0x1.0p-24, -0.0, std::numeric_limits<double>::infinity(),
                                  0.333251953125}));
-  EXPECT_TRUE(std::signbit(f.data<float>()[3]));
+  EXPECT_TRUE(std::signbit(host<float>(f)[3]));
   const Tensor b = file.read(rig.pool, "h", DType::kBF16);
-  EXPECT_EQ(b.data<bf16>()[5], to_bf16(0.333251953125f));
+  EXPECT_EQ(host<bf16>(b)[5], to_bf16(0.333251953125f));
   EXPECT_THROW(file.read(rig.pool, "h", DType::kI32), ConfigError);
   EXPECT_THROW(file.view("h"), ConfigError);
   EXPECT_TRUE(std::isnan(half_to_float(0x7e00)));
@@ -115,11 +117,11 @@ TEST(Safetensors, ConvertsWhenAsked) {
     }
   }
   EXPECT_TRUE(std::isnan(half_to_float(float_to_half(std::nanf("")))));
-  EXPECT_EQ(float_to_half(1.0f + 0x1.0p-11f), 0x3c00);           // a tie goes to the even one
-  EXPECT_EQ(float_to_half(1.0f + 0x1.8p-10f), 0x3c02);           // so here upwards
-  EXPECT_EQ(float_to_half(65519.0f), 0x7bff);                    // the last that does not overflow
+  EXPECT_EQ(float_to_half(1.0f + 0x1.0p-11f), 0x3c00);  // a tie goes to the even one
+  EXPECT_EQ(float_to_half(1.0f + 0x1.8p-10f), 0x3c02);  // so here upwards
+  EXPECT_EQ(float_to_half(65519.0f), 0x7bff);           // the last that does not overflow
   EXPECT_EQ(float_to_half(65520.0f), 0x7c00);
-  EXPECT_EQ(float_to_half(-0x1.0p-25f), 0x8000);                 // half of the smallest: to zero
+  EXPECT_EQ(float_to_half(-0x1.0p-25f), 0x8000);  // half of the smallest: to zero
 }
 
 TEST(Safetensors, ReadsUnalignedTensorsByCopy) {
@@ -133,7 +135,7 @@ TEST(Safetensors, ReadsUnalignedTensorsByCopy) {
                                      data));
   const SafetensorsFile file(folder / "x");
   EXPECT_THROW(file.view("f"), ConfigError);
-  EXPECT_EQ(file.read(rig.pool, "f", DType::kF32).data<float>()[0], number);
+  EXPECT_EQ(host<float>(file.read(rig.pool, "f", DType::kF32))[0], number);
   EXPECT_THROW(file.read(rig.pool, "u", DType::kI32), ConfigError);
 }
 

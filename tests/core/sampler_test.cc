@@ -1,9 +1,10 @@
-#include "core/sampler.h"
+#include "core/data/sampler.h"
+#include "core/host_access.h"
 
 #include <map>
 #include <set>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
@@ -39,7 +40,7 @@ struct Corpus {
 };
 
 std::vector<int32_t> ints(const Tensor& t) {
-  return {t.data<int32_t>(), t.data<int32_t>() + t.elements()};
+  return {host<int32_t>(t), host<int32_t>(t) + t.elements()};
 }
 
 // 150 documents, so that the line's starts are kept for several strides of 64.
@@ -89,8 +90,8 @@ TEST(Sampler, IsTheSameHoweverItIsAsked) {
   std::vector<int32_t> tokens(static_cast<size_t>(rows) * 13), targets = tokens;
   for (int64_t r = rows - 1; r >= 0; --r) {  // backwards, one by one: as another layout would
     const Batch one = parts.batch(corpus.rig.pool, r, 1);
-    std::copy_n(one.tokens.data<int32_t>(), 13, tokens.data() + r * 13);
-    std::copy_n(one.targets.data<int32_t>(), 13, targets.data() + r * 13);
+    std::copy_n(host<int32_t>(one.tokens), 13, tokens.data() + r * 13);
+    std::copy_n(host<int32_t>(one.targets), 13, targets.data() + r * 13);
   }
   EXPECT_EQ(ints(all.tokens), tokens);
   EXPECT_EQ(ints(all.targets), targets);
@@ -198,14 +199,15 @@ TEST(Sampler, BlendsByWeight) {
     EXPECT_EQ(place.source, again.source);
     EXPECT_EQ(place.index, again.index);
     const Batch batch = sampler.batch(corpus.rig.pool, sample, 1);
-    EXPECT_EQ(batch.tokens.data<int32_t>()[0] / 1000, place.source);
+    EXPECT_EQ(host<int32_t>(batch.tokens)[0] / 1000, place.source);
   }
 }
 
 TEST(Sampler, TellsWhatEachSourceGave) {
   Corpus corpus;
-  Sampler sampler({{.data = corpus.count_up({41}), .weight = 2}, {.data = corpus.count_up({90}), .weight = 1}},
-                  {.sequence = 4});
+  Sampler sampler(
+      {{.data = corpus.count_up({41}), .weight = 2}, {.data = corpus.count_up({90}), .weight = 1}},
+      {.sequence = 4});
   std::vector<int64_t> counted(2);
   for (int64_t i = 0; i <= 700; ++i) {
     if (i % 97 == 0 || i == 256 || i == 257) {

@@ -1,4 +1,4 @@
-#include "core/saved.h"
+#include "core/memory/saved.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-#include "core/tensor.h"
+#include "core/memory/tensor.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ struct TensorTest : testing::Test {
 
   Tensor counting(Shape shape) {  // 0, 1, 2, ...
     Tensor t = Tensor::empty(pool, shape, DType::kF32);
-    std::iota(t.data<float>(), t.data<float>() + t.elements(), 0.0f);
+    std::iota(host<float>(t), host<float>(t) + t.elements(), 0.0f);
     return t;
   }
 };
@@ -24,8 +25,8 @@ struct TensorTest : testing::Test {
 TEST_F(TensorTest, CopiesShareBytes) {
   const Tensor a = counting({3, 5});
   const Tensor b = a;
-  b.data<float>()[7] = -1;
-  EXPECT_EQ(a.data<float>()[7], -1);
+  host<float>(b)[7] = -1;
+  EXPECT_EQ(host<float>(a)[7], -1);
 }
 
 TEST_F(TensorTest, KeepsItsBytesWhileAnyPartOfItLives) {
@@ -36,7 +37,7 @@ TEST_F(TensorTest, KeepsItsBytesWhileAnyPartOfItLives) {
     EXPECT_EQ(ledger.total().live, 64);  // 60 bytes, in lines of 64
   }
   EXPECT_EQ(ledger.total().live, 64);
-  EXPECT_EQ(part.data<float>()[0], 5);
+  EXPECT_EQ(host<float>(part)[0], 5);
   part = {};
   EXPECT_EQ(ledger.total().live, 0);
 }
@@ -44,17 +45,17 @@ TEST_F(TensorTest, KeepsItsBytesWhileAnyPartOfItLives) {
 TEST_F(TensorTest, ZerosAreZeroEvenInReusedMemory) {
   { const Tensor dirty = counting({1000}); }
   const Tensor clean = Tensor::zeros(pool, {1000}, DType::kF32);
-  for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(clean.data<float>()[i], 0) << i;
+  for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(host<float>(clean)[i], 0) << i;
 }
 
 TEST_F(TensorTest, RowsAndRangesPointAtTheRightElements) {
   const Tensor t = counting({2, 3, 5});
   EXPECT_EQ(t.row(1).shape(), (Shape{3, 5}));
-  EXPECT_EQ(t.row(1).data<float>()[0], 15);
-  EXPECT_EQ(t.row(1).row(2).data<float>()[4], 29);
-  EXPECT_EQ(t.row(1).row(2).row(3).data<float>()[0], 28);  // a scalar
+  EXPECT_EQ(host<float>(t.row(1))[0], 15);
+  EXPECT_EQ(host<float>(t.row(1).row(2))[4], 29);
+  EXPECT_EQ(host<float>(t.row(1).row(2).row(3))[0], 28);  // a scalar
   EXPECT_EQ(t.row_range(4, 2).shape(), (Shape{2, 5}));
-  EXPECT_EQ(t.row_range(4, 2).data<float>()[0], 20);
+  EXPECT_EQ(host<float>(t.row_range(4, 2))[0], 20);
   EXPECT_EQ(t.row_range(6, 0).elements(), 0);
   EXPECT_THROW(t.row(2), Error);
   EXPECT_THROW(t.row(-1), Error);
@@ -63,7 +64,7 @@ TEST_F(TensorTest, RowsAndRangesPointAtTheRightElements) {
 
 TEST_F(TensorTest, ReshapingKeepsOrderAndCount) {
   const Tensor t = counting({2, 6});
-  EXPECT_EQ(t.reshaped({3, 4}).row(2).data<float>()[1], 9);
+  EXPECT_EQ(host<float>(t.reshaped({3, 4}).row(2))[1], 9);
   EXPECT_THROW(t.reshaped({5}), Error);
 }
 
@@ -77,9 +78,9 @@ TEST_F(TensorTest, EmptyTensorsAreDefined) {
 
 TEST_F(TensorTest, ViewsRefuseAnotherElementType) {
   const Tensor t = Tensor::empty(pool, {4}, DType::kBF16);
-  EXPECT_NO_THROW(t.data<bf16>());
-  EXPECT_THROW(t.data<float>(), Error);
-  EXPECT_THROW(ConstView(t).as<int32_t>(), Error);
+  EXPECT_NO_THROW(host<bf16>(t));
+  EXPECT_THROW(host<float>(t), Error);
+  EXPECT_THROW(host<int32_t>(ConstView(t)), Error);
 }
 
 TEST_F(TensorTest, ColumnBlocksKeepTheStrideOfTheWholeMatrix) {
@@ -87,9 +88,9 @@ TEST_F(TensorTest, ColumnBlocksKeepTheStrideOfTheWholeMatrix) {
   const View part = t.view().columns(2, 4);
   EXPECT_EQ(part.shape, (Shape{3, 4}));
   EXPECT_FALSE(part.contiguous());
-  EXPECT_EQ(part.as<float>()[part.row_stride * 2 + 1], 2 * 7 + 3);
+  EXPECT_EQ(host<float>(part)[part.row_stride * 2 + 1], 2 * 7 + 3);
   const View lower = part.row_range(1, 2).columns(1, 1);
-  EXPECT_EQ(lower.as<float>()[lower.row_stride], 2 * 7 + 3);
+  EXPECT_EQ(host<float>(lower)[lower.row_stride], 2 * 7 + 3);
   EXPECT_TRUE(part.row_range(1, 1).contiguous());  // one row is, whatever the stride
   EXPECT_TRUE(t.view().contiguous());
   EXPECT_THROW(part.columns(3, 2), Error);
@@ -99,7 +100,7 @@ TEST_F(TensorTest, BorrowsWithoutOwning) {
   float mine[6] = {1, 2, 3, 4, 5, 6};
   {
     const Tensor t = Tensor::borrow(mine, {2, 3}, DType::kF32);
-    t.row(1).data<float>()[0] = 40;
+    host<float>(t.row(1))[0] = 40;
   }
   EXPECT_EQ(mine[3], 40);
   EXPECT_EQ(ledger.total().peak, 0);

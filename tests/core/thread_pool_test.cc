@@ -1,4 +1,4 @@
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "core/base/error.h"
 
 namespace weft::test {
 namespace {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "core/roff.h"
+#include "core/data/roff.h"
 
 namespace weft::test {
 namespace {
@@ -13,6 +13,13 @@ TEST(Roff, DropsFontsAndKeepsCharacters) {
   EXPECT_EQ(without_roff_escapes(R"(a\&b\|c\h'2n'd\v'-1m'e \eo \\n)"), "abcde \\o \\n");
   EXPECT_EQ(without_roff_escapes(R"(text \" comment)"), "text ");
   EXPECT_EQ(without_roff_escapes(R"(\n(.g\nx\n[long]\n+y.)"), ".");
+}
+
+// Escapes of characters that have several bytes, as in translated pages.
+TEST(Roff, DropsWholeCharacters) {
+  EXPECT_EQ(without_roff_escapes("a\\\u0414b \\f\u0414c \\h\u0414x\u0414d \\(\u0414\u0414e"),
+            "a\u0414b c d e");
+  EXPECT_EQ(without_roff_escapes("\\h\u0414"), "");
 }
 
 TEST(Roff, SurvivesLinesThatEndInsideAnEscape) {

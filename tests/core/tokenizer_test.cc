@@ -1,9 +1,9 @@
-#include "core/tokenizer.h"
+#include "core/data/tokenizer.h"
 
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/utf8.h"
+#include "core/base/error.h"
+#include "core/base/utf8.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

@@ -1,4 +1,4 @@
-#include "core/trace.h"
+#include "core/report/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
-// Any text as a checkpoint's manifest: refused with a ConfigError or read, nothing else. Also with a
-// hash that fits, so that the checks behind it are reached.
+// Any text as a checkpoint's manifest: refused with a ConfigError or read, nothing else. Also with
+// a hash that fits, so that the checks behind it are reached.
 //
-// sources: core/manifest.cc core/hash.cc core/error.cc core/shape.cc
+// sources: core/files/manifest.cc core/files/hash.cc core/base/error.cc core/base/shape.cc
 // libraries: -lfmt -lxxhash
 // seeds: tests/fuzz/seeds/manifest
 #include <nlohmann/json.hpp>
 
-#include "core/hash.h"
-#include "core/manifest.h"
+#include "core/files/hash.h"
+#include "core/files/manifest.h"
 
 namespace {
 

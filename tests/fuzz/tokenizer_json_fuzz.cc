@@ -1,17 +1,19 @@
 // Any bytes as a tokenizer.json: refused, or a tokenizer whose ids are in its vocabulary.
 //
-// sources: core/tokenizer/added_tokens.cc core/tokenizer/bpe.cc core/tokenizer/byte_alphabet.cc
-// sources: core/tokenizer/decoder.cc core/tokenizer/hf_tokenizer.cc core/tokenizer/json_part.cc
-// sources: core/tokenizer/normalizer.cc core/tokenizer/post_processor.cc
-// sources: core/tokenizer/pre_tokenizer.cc core/tokenizer/regex.cc core/tokenizer/replace.cc
-// sources: core/tokenizer/unicode.cc core/tokenizer.cc core/utf8.cc core/mapped_file.cc core/regular_file.cc
-// sources: core/error.cc
+// sources: core/data/tokenizer/added_tokens.cc core/data/tokenizer/bpe.cc
+// sources: core/data/tokenizer/byte_alphabet.cc core/data/tokenizer/decoder.cc
+// sources: core/data/tokenizer/hf_tokenizer.cc core/data/tokenizer/json_part.cc
+// sources: core/data/tokenizer/normalizer.cc core/data/tokenizer/post_processor.cc
+// sources: core/data/tokenizer/pre_tokenizer.cc core/data/tokenizer/regex.cc
+// sources: core/data/tokenizer/replace.cc core/data/tokenizer/unicode.cc core/data/tokenizer.cc
+// sources: core/base/utf8.cc core/files/mapped_file.cc core/files/regular_file.cc
+// sources: core/base/error.cc
 // libraries: -lfmt -lpcre2-8 -licuuc -lxxhash
 // seeds: tests/fuzz/seeds/tokenizer_json tests/golden/tokenizers
 #include <cstdlib>
 
-#include "core/error.h"
-#include "core/tokenizer.h"
+#include "core/base/error.h"
+#include "core/data/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

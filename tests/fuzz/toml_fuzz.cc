@@ -1,13 +1,14 @@
 // Any bytes as a config: refused, or a config that prints and reads back.
 //
-// sources: core/config.cc core/config_print.cc core/config_read.cc core/config_tree.cc
-// sources: core/run_config.cc core/run_config_check.cc core/nearest.cc core/error.cc core/trace.cc core/new_file.cc
+// sources: core/config/config.cc core/config/config_print.cc core/config/config_read.cc
+// sources: core/config/config_tree.cc core/config/run_config.cc core/config/run_config_check.cc
+// sources: core/base/nearest.cc core/base/error.cc core/report/trace.cc core/files/new_file.cc
 // libraries: -ltomlplusplus -lfmt
 // seeds: configs
 #include <cstdlib>
 
-#include "core/error.h"
-#include "core/run_config.h"
+#include "core/base/error.h"
+#include "core/config/run_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

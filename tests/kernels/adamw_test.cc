@@ -1,4 +1,5 @@
-#include "kernels/adamw.h"
+#include "kernels/model/adamw.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -42,7 +43,7 @@ TEST_P(AdamWTest, FollowsThePublishedAlgorithm) {
     EXPECT_TRUE(Near(v, want.v, 1e-6));
     EXPECT_TRUE(Near(master, want.master, 1e-6));
     for (int64_t i = 0; i < count; ++i) {
-      ASSERT_EQ(value.data<bf16>()[i], to_bf16(master.data<float>()[i]));
+      ASSERT_EQ(host<bf16>(value)[i], to_bf16(host<float>(master)[i]));
     }
   }
 }
@@ -50,11 +51,11 @@ TEST_P(AdamWTest, FollowsThePublishedAlgorithm) {
 TEST_P(AdamWTest, KeepsDecayFarBelowTheRoundingOfOne) {
   Rig rig(1, GetParam());
   const Tensor master = rig.exec.empty({3}), zero = rig.exec.zeros({3});
-  for (int64_t i = 0; i < 3; ++i) master.data<float>()[i] = 1.0f;
+  for (int64_t i = 0; i < 3; ++i) host<float>(master)[i] = 1.0f;
   // Without gradient nothing but the decay moves: 1 - 3e-7 is 5 steps of f32 below 1.
   kernels::adamw(rig.exec, {.lr = 3e-6, .weight_decay = 0.1}, master, zero, rig.exec.zeros({3}),
                  rig.exec.zeros({3}), {});
-  EXPECT_EQ(master.data<float>()[1], static_cast<float>(1.0 - 3e-7));
+  EXPECT_EQ(host<float>(master)[1], static_cast<float>(1.0 - 3e-7));
 }
 
 TEST_P(AdamWTest, GivesTheSameBitsWithAndWithoutCopyForAnyThreads) {

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/attention.h"
+#include "core/host_access.h"
+#include "kernels/attention/attention.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -87,9 +88,9 @@ void fill_rows(const Tensor& t, int64_t begin, int64_t end, float value) {
   const int64_t width = t.shape().back();
   for (int64_t i = begin * width; i < end * width; ++i) {
     if (t.dtype() == DType::kF32)
-      t.data<float>()[i] = value;
+      host<float>(t)[i] = value;
     else
-      t.data<bf16>()[i] = to_bf16(value);
+      host<bf16>(t)[i] = to_bf16(value);
   }
 }
 
@@ -107,7 +108,7 @@ struct Problem {
     d_out = rig.normal("d_out", {q_rows, c.heads * c.value}, 1, c.dtype);
     log_forget = rig.normal("gates", {k_rows, c.heads});
     for (int64_t i = 0; i < log_forget.elements(); ++i) {
-      float& gate = log_forget.data<float>()[i];
+      float& gate = host<float>(log_forget)[i];
       gate = static_cast<float>(-c.gate * std::exp(0.3 * gate));
     }
     out = rig.normal("dirt", {q_rows, c.heads * c.value}, 1, c.dtype);

@@ -1,4 +1,5 @@
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -202,10 +203,10 @@ TEST(Attention, TakesStridedRows) {
   p.run(rig.exec);
   const Tensor fused = rig.exec.empty({70, 16 + 8 + 24 + 48 + 3});
   for (int64_t t = 0; t < 70; ++t) {
-    float* row = fused.data<float>() + t * fused.shape().back();
-    std::copy_n(p.q.data<float>() + t * 16, 16, row);
-    std::copy_n(p.k.data<float>() + t * 8, 8, row + 16);
-    std::copy_n(p.v.data<float>() + t * 24, 24, row + 24);
+    float* row = host<float>(fused) + t * fused.shape().back();
+    std::copy_n(host<float>(p.q) + t * 16, 16, row);
+    std::copy_n(host<float>(p.k) + t * 8, 8, row + 16);
+    std::copy_n(host<float>(p.v) + t * 24, 24, row + 24);
   }
   const View q = fused.view().columns(0, 16), k = fused.view().columns(16, 8);
   const View v = fused.view().columns(24, 24), out = fused.view().columns(48, 48);

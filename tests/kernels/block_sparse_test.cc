@@ -1,6 +1,6 @@
-#include "kernels/block_sparse.h"
+#include "kernels/matrix/block_sparse.h"
 
-#include "kernels/gather.h"
+#include "kernels/rows/gather.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {

@@ -1,7 +1,8 @@
 // Experts that take no more than so many rows.
 #include <algorithm>
 
-#include "kernels/router.h"
+#include "core/host_access.h"
+#include "kernels/routing/router.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -21,8 +22,8 @@ Pairs pairs(Rig& rig, int64_t tokens, int64_t active, int64_t experts) {
   for (int64_t i = 0; i < tokens * active; ++i) {
     const auto e = static_cast<int64_t>(
         stream.below(static_cast<uint64_t>(i), static_cast<uint64_t>(experts)));
-    out.index.data<int32_t>()[i] = static_cast<int32_t>(e == 2 ? 0 : e);
-    out.weight.data<float>()[i] = 0.125f * static_cast<float>((i * 7) % 5);
+    host<int32_t>(out.index)[i] = static_cast<int32_t>(e == 2 ? 0 : e);
+    host<float>(out.weight)[i] = 0.125f * static_cast<float>((i * 7) % 5);
   }
   return out;
 }
@@ -33,11 +34,11 @@ std::vector<bool> kept(const Pairs& p, int64_t experts, int64_t capacity, Keep k
   for (int64_t e = 0; e < experts; ++e) {
     std::vector<int64_t> mine;
     for (int64_t i = 0; i < p.index.elements(); ++i) {
-      if (p.index.data<int32_t>()[i] == e) mine.push_back(i);
+      if (host<int32_t>(p.index)[i] == e) mine.push_back(i);
     }
     if (keep == Keep::kHeaviest) {
       std::stable_sort(mine.begin(), mine.end(), [&](int64_t a, int64_t b) {
-        return p.weight.data<float>()[a] > p.weight.data<float>()[b];
+        return host<float>(p.weight)[a] > host<float>(p.weight)[b];
       });
     }
     mine.resize(std::min(mine.size(), static_cast<size_t>(capacity)));
@@ -61,10 +62,10 @@ TEST_P(Capacity, KeepsTheFirstOrTheHeaviestPairsOfEachExpert) {
           int32_t next[5];
           for (int e = 0; e < 5; ++e) next[e] = static_cast<int32_t>(some.offsets[e]);
           for (int64_t i = 0; i < tokens * 2; ++i) {
-            const int32_t row = some.row.data<int32_t>()[i], e = p.index.data<int32_t>()[i];
+            const int32_t row = host<int32_t>(some.row)[i], e = host<int32_t>(p.index)[i];
             ASSERT_EQ(row, want[static_cast<size_t>(i)] ? next[e]++ : -1) << "pair " << i;
             if (row < 0) continue;
-            ASSERT_EQ(some.token.data<int32_t>()[row], i / 2);
+            ASSERT_EQ(host<int32_t>(some.token)[row], i / 2);
           }
           for (int e = 0; e < 5; ++e) EXPECT_EQ(next[e], some.offsets[e + 1]);
           EXPECT_EQ(some.token.elements(), some.offsets[5]);
@@ -89,10 +90,10 @@ TEST_P(Capacity, ADroppedPairAddsNothing) {
   kernels::combine_rows(rig.exec, order, outputs, y);
   Numbers want(101 * 9);
   for (int64_t i = 0; i < 303; ++i) {
-    const int32_t row = order.row.data<int32_t>()[i];
-    EXPECT_EQ(back.data<float>()[i], row < 0 ? 0.0f : values.data<float>()[i]);
+    const int32_t row = host<int32_t>(order.row)[i];
+    EXPECT_EQ(host<float>(back)[i], row < 0 ? 0.0f : host<float>(values)[i]);
     for (int64_t d = 0; d < 9 && row >= 0; ++d) {
-      want[static_cast<size_t>(i / 3 * 9 + d)] += outputs.data<float>()[row * 9 + d];
+      want[static_cast<size_t>(i / 3 * 9 + d)] += host<float>(outputs)[row * 9 + d];
     }
   }
   EXPECT_TRUE(Near(y, want, tolerance(DType::kF32, 3)));

@@ -1,4 +1,4 @@
-#include "kernels/conv1d.h"
+#include "kernels/sequence/conv1d.h"
 
 #include "tests/kernels/numeric.h"
 

@@ -1,4 +1,5 @@
-#include "kernels/cross_entropy.h"
+#include "kernels/model/cross_entropy.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -26,7 +27,7 @@ class CrossEntropy : public testing::TestWithParam<Isa> {
  protected:
   static Tensor tensor(Rig& rig, const std::vector<int32_t>& values) {
     const Tensor out = rig.exec.empty({static_cast<int64_t>(values.size())}, DType::kI32);
-    std::copy(values.begin(), values.end(), out.data<int32_t>());
+    std::copy(values.begin(), values.end(), host<int32_t>(out));
     return out;
   }
 };
@@ -73,10 +74,10 @@ TEST_P(CrossEntropy, SurvivesLargeLogitsAndShowsNan) {
   Rig rig(1, GetParam());
   const Tensor logits = rig.exec.empty({2, 3}), losses = rig.exec.empty({2});
   const float values[] = {3e38f, -3e38f, 0.0f, 0.0f, std::nanf(""), 1.0f};
-  std::copy(values, values + 6, logits.data<float>());
+  std::copy(values, values + 6, host<float>(logits));
   kernels::cross_entropy(rig.exec, logits, tensor(rig, {0, 0}), 1.0f, losses, {});
-  EXPECT_EQ(losses.data<float>()[0], 0.0f);
-  EXPECT_TRUE(std::isnan(losses.data<float>()[1]));
+  EXPECT_EQ(host<float>(losses)[0], 0.0f);
+  EXPECT_TRUE(std::isnan(host<float>(losses)[1]));
 }
 
 // A short slice and an empty one too; rows whose largest logit is in each.
@@ -86,7 +87,7 @@ TEST_P(CrossEntropy, SlicesOfTheVocabularyGiveTheWhole) {
   const Tensor logits = rig.normal("l", {rows, width}, 4.0);
   const Tensor targets = rig.exec.empty({rows}, DType::kI32);
   for (int64_t r = 0; r < rows; ++r) {
-    targets.data<int32_t>()[r] = r % 5 == 4 ? -1 : static_cast<int32_t>(r * 13 % width);
+    host<int32_t>(targets)[r] = r % 5 == 4 ? -1 : static_cast<int32_t>(r * 13 % width);
   }
   for (const DType out : kReals) {
     const Tensor losses = rig.exec.empty({rows}), d = rig.exec.empty({rows, width}, out);

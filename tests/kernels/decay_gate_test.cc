@@ -1,4 +1,5 @@
-#include "kernels/decay_gate.h"
+#include "kernels/gates/decay_gate.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -67,7 +68,7 @@ TEST(TiedGates, AgreeWithTheirFormulasAndSlopes) {
         const Padded k(rig, "k", kRows, kWidth, type), df(rig, "df", kRows, kWidth, type);
         const Tensor lower = rig.exec.empty({kWidth}), d_lower = rig.exec.zeros({kWidth});
         for (int64_t i = 0; i < kWidth; ++i) {
-          lower.data<float>()[i] = 0.9f * static_cast<float>(i + 1) / kWidth;
+          host<float>(lower)[i] = 0.9f * static_cast<float>(i + 1) / kWidth;
         }
         const ConstView bound = bounded ? ConstView(lower) : ConstView{};
         kernels::tied_gates_forward(rig.exec, f, bound, g, k);
@@ -76,7 +77,7 @@ TEST(TiedGates, AgreeWithTheirFormulasAndSlopes) {
         Numbers x = f.numbers();
         Numbers want_g(x.size()), want_k(x.size());
         for (size_t i = 0; i < x.size(); ++i) {
-          const double l = bounded ? lower.data<float>()[i % kWidth] : 0;
+          const double l = bounded ? host<float>(lower)[i % kWidth] : 0;
           want_k[i] = (1 - l) * sigmoid(-x[i]);
           want_g[i] = bounded ? std::log1p(-want_k[i]) : log_sigmoid(x[i]);
         }
@@ -102,7 +103,7 @@ TEST(TiedGates, StayFiniteWhereTheSigmoidDoesNot) {
   Rig rig;
   const Tensor f = rig.exec.empty({1, 4}), g = rig.exec.empty({1, 4}), k = rig.exec.empty({1, 4});
   const float extremes[] = {-200.0f, -90.0f, 90.0f, 200.0f};
-  std::copy_n(extremes, 4, f.data<float>());
+  std::copy_n(extremes, 4, host<float>(f));
   kernels::tied_gates_forward(rig.exec, f, {}, g, k);
   const Tensor one = rig.normal("one", {1, 4}), df = rig.exec.empty({1, 4});
   kernels::tied_gates_backward(rig.exec, {f, {}, one, one, df, {}});

@@ -1,5 +1,7 @@
-#include "kernels/delta_scan.h"
+#include "kernels/scan/delta_scan.h"
+#include "core/host_access.h"
 
+#include "tests/kernels/kept_states.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -121,9 +123,9 @@ void make_unit(const Tensor& keys, int64_t width) {
     for (int64_t a = 0; a < width; ++a) {
       const auto y = static_cast<float>(x[row + a] / std::sqrt(sum));
       if (keys.dtype() == DType::kF32)
-        keys.data<float>()[row + a] = y;
+        host<float>(keys)[row + a] = y;
       else
-        keys.data<bf16>()[row + a] = to_bf16(y);
+        host<bf16>(keys)[row + a] = to_bf16(y);
     }
   }
 }
@@ -141,12 +143,12 @@ struct Problem {
     d_out = rig.normal("d_out", values, 1, c.dtype);
     beta = rig.normal("beta", {tokens, c.heads});
     for (int64_t i = 0; i < beta.elements(); ++i) {
-      float& x = beta.data<float>()[i];
+      float& x = host<float>(beta)[i];
       x = static_cast<float>(c.beta + c.spread * std::tanh(x));
     }
     if (c.decay) {
       g = rig.normal("g", {tokens, c.heads}, c.forget);
-      for (int64_t i = 0; i < g.elements(); ++i) g.data<float>()[i] = -std::abs(g.data<float>()[i]);
+      for (int64_t i = 0; i < g.elements(); ++i) host<float>(g)[i] = -std::abs(host<float>(g)[i]);
       dg = rig.exec.empty({tokens, c.heads});
     }
     if (c.states) {
@@ -176,7 +178,9 @@ struct Problem {
     kernels::delta_scan_backward(exec, scan(), seen(initial), d_out, seen(d_final),
                                  {dq, dk, dv, d_beta, wanted(dg), wanted(d_initial)}, seen(kept));
   }
-  std::vector<Tensor> results() const { return {out, final_state, dq, dk, dv, d_beta, dg, d_initial}; }
+  std::vector<Tensor> results() const {
+    return {out, final_state, dq, dk, dv, d_beta, dg, d_initial};
+  }
 
   bool keeps = false;  // states between chunks, from forward to backward
 
@@ -314,7 +318,7 @@ TEST(DeltaScan, AgreesAtTheEndsOfBeta) {
 TEST(DeltaScan, SurvivesRepeatedKeys) {
   Rig rig;
   Problem p(rig, {.documents = {0, 100}, .decay = false, .beta = 1.0, .spread = 0.9});
-  for (int64_t t = 1; t < 100; ++t) std::copy_n(p.k.data<float>(), 8, p.k.data<float>() + t * 8);
+  for (int64_t t = 1; t < 100; ++t) std::copy_n(host<float>(p.k), 8, host<float>(p.k) + t * 8);
   p.run(rig.exec);
   const Naive want = p.expected();
   EXPECT_TRUE(Near(p.out, want.out, 1e-5));
@@ -345,10 +349,10 @@ TEST(DeltaScan, TakesStridedRows) {
   p.run(rig.exec);
   const Tensor fused = rig.exec.empty({70, 8 + 8 + 48 + 48 + 3});
   for (int64_t t = 0; t < 70; ++t) {
-    float* row = fused.data<float>() + t * fused.shape().back();
-    std::copy_n(p.q.data<float>() + t * 8, 8, row);
-    std::copy_n(p.k.data<float>() + t * 8, 8, row + 8);
-    std::copy_n(p.v.data<float>() + t * 48, 48, row + 16);
+    float* row = host<float>(fused) + t * fused.shape().back();
+    std::copy_n(host<float>(p.q) + t * 8, 8, row);
+    std::copy_n(host<float>(p.k) + t * 8, 8, row + 8);
+    std::copy_n(host<float>(p.v) + t * 48, 48, row + 16);
   }
   kernels::DeltaScan in = p.scan();
   in.q = fused.view().columns(0, 8), in.k = fused.view().columns(8, 8);
@@ -358,22 +362,8 @@ TEST(DeltaScan, TakesStridedRows) {
   EXPECT_TRUE(SameBits(out, p.out));
 }
 
-// Values that fill lines of memory and some that do not; a document without tokens.
 TEST(DeltaScan, GivesTheSameBitsFromKeptStates) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const int64_t value : {64, 24}) {
-      const Case c{.documents = {0, 130, 130, 135}, .key = 24, .value = value, .dtype = dtype};
-      for (const Isa isa : available_isas()) {
-        Rig rig(1, isa);
-        Problem p(rig, c), other(rig, c);
-        other.keeps = true;
-        p.run(rig.exec);
-        other.run(rig.exec);
-        const auto got = p.results(), kept = other.results();
-        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
-      }
-    }
-  }
+  expect_same_bits_from_kept_states<Problem>(Case{});
 }
 
 TEST(DeltaScan, GivesTheSameBitsForAnyNumberOfThreads) {

@@ -1,9 +1,11 @@
-#include "kernels/diagonal_scan.h"
+#include "kernels/scan/diagonal_scan.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "tests/kernels/kept_states.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -109,11 +111,11 @@ struct Problem {
     v = rig.normal("v", {tokens, c.kv_heads * c.value}, 1, c.dtype);
     d_out = rig.normal("d_out", {tokens, c.heads * c.value}, 1, c.dtype);
     g = rig.normal("g", {tokens, c.kv_heads * c.key}, c.forget);
-    for (int64_t i = 0; i < g.elements(); ++i) g.data<float>()[i] = -std::abs(g.data<float>()[i]);
+    for (int64_t i = 0; i < g.elements(); ++i) host<float>(g)[i] = -std::abs(host<float>(g)[i]);
     if (c.bonus) {
       u = rig.normal("u", {c.heads * c.key});
       du = rig.exec.empty({c.heads * c.key});
-      std::fill_n(du.data<float>(), du.elements(), 0.0f);
+      std::fill_n(host<float>(du), du.elements(), 0.0f);
     }
     if (c.states) {
       initial = rig.normal("initial", state);
@@ -295,10 +297,10 @@ TEST(DiagonalScan, TakesStridedRows) {
   p.run(rig.exec);
   const Tensor fused = rig.exec.empty({70, 16 + 8 + 24 + 48 + 3});
   for (int64_t t = 0; t < 70; ++t) {
-    float* row = fused.data<float>() + t * fused.shape().back();
-    std::copy_n(p.q.data<float>() + t * 16, 16, row);
-    std::copy_n(p.k.data<float>() + t * 8, 8, row + 16);
-    std::copy_n(p.v.data<float>() + t * 24, 24, row + 24);
+    float* row = host<float>(fused) + t * fused.shape().back();
+    std::copy_n(host<float>(p.q) + t * 16, 16, row);
+    std::copy_n(host<float>(p.k) + t * 8, 8, row + 16);
+    std::copy_n(host<float>(p.v) + t * 24, 24, row + 24);
   }
   kernels::DiagonalScan scan = p.scan();
   const View columns = fused.view(), out = columns.columns(48, 48);
@@ -319,22 +321,8 @@ TEST(DiagonalScan, AddsToTheGradientOfTheBonus) {
   EXPECT_TRUE(Near(p.du, twice, 1e-6));
 }
 
-// Values that fill lines of memory and some that do not; a document without tokens.
 TEST(DiagonalScan, GivesTheSameBitsFromKeptStates) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const int64_t value : {64, 24}) {
-      const Case c{.documents = {0, 130, 130, 135}, .key = 24, .value = value, .dtype = dtype};
-      for (const Isa isa : available_isas()) {
-        Rig rig(1, isa);
-        Problem p(rig, c), other(rig, c);
-        other.keeps = true;
-        p.run(rig.exec);
-        other.run(rig.exec);
-        const auto got = p.results(), kept = other.results();
-        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
-      }
-    }
-  }
+  expect_same_bits_from_kept_states<Problem>(Case{});
 }
 
 TEST(DiagonalScan, GivesTheSameBitsForAnyNumberOfThreads) {

@@ -1,4 +1,5 @@
-#include "kernels/elementwise_scan.h"
+#include "kernels/scan/elementwise_scan.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -89,7 +90,7 @@ struct Problem {
     a_log = rig.normal("a_log", {c.channels, c.states});
     step = rig.normal("step", selective ? rows : Shape{c.channels});
     for (int64_t i = 0; i < step.elements(); ++i) {
-      float& s = step.data<float>()[i];
+      float& s = host<float>(step)[i];
       s = static_cast<float>(c.step) * std::abs(s);
       if (!selective) s = std::log(s);
     }
@@ -257,10 +258,10 @@ TEST(ElementwiseScan, TakesStridedRows) {
   p.run(rig.exec);
   const Tensor wide = rig.exec.empty({kTokens, 2 * kChannels + 2 * kStates + 3});
   for (int64_t t = 0; t < kTokens; ++t) {
-    float* row = wide.data<float>() + t * wide.shape().back();
-    std::copy_n(p.x.data<float>() + t * kChannels, kChannels, row);
-    std::copy_n(p.b.data<float>() + t * kStates, kStates, row + 2 * kChannels);
-    std::copy_n(p.read.data<float>() + t * kStates, kStates, row + 2 * kChannels + kStates);
+    float* row = host<float>(wide) + t * wide.shape().back();
+    std::copy_n(host<float>(p.x) + t * kChannels, kChannels, row);
+    std::copy_n(host<float>(p.b) + t * kStates, kStates, row + 2 * kChannels);
+    std::copy_n(host<float>(p.read) + t * kStates, kStates, row + 2 * kChannels + kStates);
   }
   kernels::SelectiveScan scan = p.selective();
   scan.x = wide.view().columns(0, kChannels);

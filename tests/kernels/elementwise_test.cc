@@ -1,4 +1,5 @@
-#include "kernels/elementwise.h"
+#include "kernels/rows/elementwise.h"
+#include "core/host_access.h"
 
 #include <limits>
 
@@ -123,7 +124,7 @@ TEST_P(Elementwise, AllFiniteFindsTheOneThatIsNot) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const float bad : {kInf, -kInf, std::nanf("")}) {
     for (const int64_t at : {int64_t{0}, 600 + 69 * x.view().row_stride}) {
-      float& place = x.view().as<float>()[at];
+      float& place = host<float>(x.view())[at];
       const float kept = std::exchange(place, bad);
       EXPECT_FALSE(kernels::all_finite(rig.exec, x));
       place = kept;

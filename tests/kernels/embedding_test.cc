@@ -1,4 +1,5 @@
-#include "kernels/embedding.h"
+#include "kernels/model/embedding.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -11,7 +12,7 @@ class Embedding : public testing::TestWithParam<Isa> {
     const RandomStream stream(3, "tokens");
     const Tensor out = rig.exec.empty({count}, DType::kI32);
     for (int64_t i = 0; i < count; ++i) {
-      out.data<int32_t>()[i] =
+      host<int32_t>(out)[i] =
           static_cast<int32_t>(stream.below(static_cast<uint64_t>(i), vocabulary));
     }
     return out;
@@ -50,7 +51,7 @@ TEST_P(Embedding, BackwardAddsUpTheRowsOfEachEntryInTokenOrder) {
       const Numbers g = dy.numbers();
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t i = 0; i < width; ++i) {
-          want[static_cast<size_t>(ids.data<int32_t>()[r] * width + i)] +=
+          want[static_cast<size_t>(host<int32_t>(ids)[r] * width + i)] +=
               static_cast<float>(g[static_cast<size_t>(r * width + i)]);
         }
       }
@@ -66,7 +67,7 @@ TEST_P(Embedding, NamesTheTokenThatIsNotInTheTable) {
   const Tensor ids = tokens(rig, 5, 3), table = rig.normal("t", {3, 4});
   const Tensor y = rig.exec.empty({5, 4});
   for (const int32_t bad : {3, -1}) {
-    ids.data<int32_t>()[2] = bad;
+    host<int32_t>(ids)[2] = bad;
     try {
       kernels::embedding_forward(rig.exec, ids, table, y);
       FAIL() << "token " << bad << " was accepted";
@@ -97,7 +98,7 @@ TEST_P(Embedding, SlicesOfTheTableAddUpToIt) {
   }
   EXPECT_EQ(sum, numbers(y));
   EXPECT_TRUE(SameBits(d_slices.view(), d_table.view()));
-  ids.data<int32_t>()[3] = 17;
+  host<int32_t>(ids)[3] = 17;
   EXPECT_THROW(kernels::embedding_forward(rig.exec, ids, table.row_range(0, 8), y, {0, 17}),
                ConfigError);
 }

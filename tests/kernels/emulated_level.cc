@@ -1,4 +1,4 @@
-#include "core/isa.h"
+#include "core/base/isa.h"
 
 // In the program that has AMX tiles emulated, that level is the only one.
 namespace weft {

@@ -1,4 +1,5 @@
-#include "kernels/ffn_activation.h"
+#include "kernels/gates/ffn_activation.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -94,9 +95,9 @@ TEST_P(FfnActivations, AreExactFarFromZero) {
   Rig rig(1, GetParam());
   const Tensor x = rig.exec.empty({1, 6}), y = rig.exec.empty({1, 6});
   const float far[] = {-3e4f, -50.0f, -5.6f, 5.6f, 50.0f, 3e4f};
-  std::copy_n(far, 6, x.data<float>());
+  std::copy_n(far, 6, host<float>(x));
   kernels::ffn_activation_forward(rig.exec, FfnActivation::kGelu, x, {}, y);
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(y.data<float>()[i], std::max(far[i], 0.0f));
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(host<float>(y)[i], std::max(far[i], 0.0f));
 }
 
 TEST_P(FfnActivations, BackwardMayOverwriteItsInputWithAnyThreads) {
@@ -121,9 +122,9 @@ TEST_P(FfnActivations, KeepNanAndDoNothingWithoutRows) {
   Rig rig(2, GetParam());
   for (const FfnActivation a : kUngated) {
     const Tensor x = rig.normal("x", {1, 9});
-    x.data<float>()[4] = std::nanf("");
+    host<float>(x)[4] = std::nanf("");
     kernels::ffn_activation_forward(rig.exec, a, x, {}, x);
-    EXPECT_TRUE(std::isnan(x.data<float>()[4]));
+    EXPECT_TRUE(std::isnan(host<float>(x)[4]));
     kernels::ffn_activation_forward(rig.exec, a, rig.exec.empty({0, 4}), {},
                                     rig.exec.empty({0, 4}));
   }

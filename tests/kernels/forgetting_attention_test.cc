@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/attention.h"
-#include "kernels/forgetting.h"
+#include "core/host_access.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/forgetting.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -81,7 +82,7 @@ struct Problem {
     log_forget = rig.normal("gates", {tokens, c.heads});
     for (int64_t i = 0; i < log_forget.elements(); ++i) {
       const auto head = std::min(static_cast<size_t>(i % c.heads), c.gates.size() - 1);
-      float& gate = log_forget.data<float>()[i];
+      float& gate = host<float>(log_forget)[i];
       gate = static_cast<float>(-c.gates[head] * std::exp(0.3 * gate));
     }
     out = rig.exec.empty({tokens, c.heads * c.value}, c.dtype);
@@ -258,7 +259,7 @@ Numbers running_sums(const Problem& p, int64_t head, int64_t begin, int64_t end)
   Numbers c;
   double sum = 0;
   for (int64_t t = begin; t < end; ++t)
-    c.push_back(sum += p.log_forget.data<float>()[t * p.c.heads + head]);
+    c.push_back(sum += host<float>(p.log_forget)[t * p.c.heads + head]);
   return c;
 }
 
@@ -351,8 +352,8 @@ TEST(Pruning, LeavesOutBlocksAndKeepsItsPromise) {
   }
 }
 
-// What is pruned is not read, neither forward nor backward: values that are no numbers there change no
-// bit of what far queries and their keys get.
+// What is pruned is not read, neither forward nor backward: values that are no numbers there change
+// no bit of what far queries and their keys get.
 TEST(Pruning, ReadsNothingOfWhatItLeavesOut) {
   for (const Isa isa : available_isas()) {
     SCOPED_TRACE(name_of(isa));
@@ -360,13 +361,15 @@ TEST(Pruning, ReadsNothingOfWhatItLeavesOut) {
     const Case c{.documents = {0, 1100}, .heads = 2, .value = 16, .gates = {0.5}, .prune = true};
     Problem whole(rig, c), spoilt(rig, c);
     constexpr int64_t kSpoilt = 64, kFar = 640;  // a block of keys; queries that have forgotten it
-    std::fill_n(spoilt.v.data<float>(), kSpoilt * c.kv_heads * c.value, std::nanf(""));
+    std::fill_n(host<float>(spoilt.v), kSpoilt * c.kv_heads * c.value, std::nanf(""));
     whole.run(rig.exec);
     spoilt.run(rig.exec);
     const int64_t rest = c.documents.back() - kFar;
-    EXPECT_TRUE(std::isnan(spoilt.out.data<float>()[0]));
-    for (const auto& [a, b] : {std::pair(whole.out, spoilt.out), {whole.dq, spoilt.dq},
-                               {whole.dk, spoilt.dk}, {whole.dv, spoilt.dv},
+    EXPECT_TRUE(std::isnan(host<float>(spoilt.out)[0]));
+    for (const auto& [a, b] : {std::pair(whole.out, spoilt.out),
+                               {whole.dq, spoilt.dq},
+                               {whole.dk, spoilt.dk},
+                               {whole.dv, spoilt.dv},
                                {whole.d_log_forget, spoilt.d_log_forget}}) {
       EXPECT_TRUE(SameBits(a.row_range(kFar, rest), b.row_range(kFar, rest)));
     }
@@ -390,12 +393,12 @@ TEST(Pruning, TakesABoundOfTheScoresFromOutside) {
   Rig rig;
   Problem p(rig, kTrained);
   const Tensor bounds = rig.exec.empty({4});
-  std::fill_n(bounds.data<float>(), 4, 1000.0f);
+  std::fill_n(host<float>(bounds), 4, 1000.0f);
   kernels::Attention in = p.attention();
   in.pruning.bound = bounds;
   kernels::attention_forward(rig.exec, in, p.out, p.log_sum_exp, p.report);
   for (const kernels::BlockCount& count : p.report) EXPECT_EQ(count.kept, count.causal);
-  std::fill_n(bounds.data<float>(), 4, 1.0f);
+  std::fill_n(host<float>(bounds), 4, 1.0f);
   kernels::attention_forward(rig.exec, in, p.out, p.log_sum_exp, p.report);
   for (const kernels::BlockCount& count : p.report) EXPECT_LT(count.kept, count.causal);
 }

@@ -1,13 +1,14 @@
 // The tile kernel of the AMX level with tiles emulated in C++: packing, blocking and edges are the
 // very code that runs on the hardware.
 #define WEFT_ISA_NAMESPACE emulated_amx
-#include "kernels/cpu/gemm_amx.h"
+#include "kernels/matrix/cpu/isa/gemm_amx.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernels/gemm_driver.h"
+#include "kernels/matrix/gemm_driver.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -43,7 +44,7 @@ GemmProduct product_of(const Operands& o, const Case& s) {
           s.n,
           s.k,
           nullptr,
-          o.c.raw(),
+          host_bytes(o.c),
           s.n};
 }
 
@@ -123,7 +124,7 @@ TEST(AmxGemm, GivesARowTheSameBitsAloneAndAmongOthers) {
     GemmProduct one = all;
     one.a = kernels::operand(o.a, true, row);
     one.m = 1;
-    one.c = alone.raw();
+    one.c = host_bytes(alone);
     kernels::run_products(rig.exec, kKernels, {&one, 1}, {});
     EXPECT_TRUE(SameBits(alone, o.c.row_range(row, 1)));
   }

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kernels/gemm.h"
+#include "kernels/matrix/gemm.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 

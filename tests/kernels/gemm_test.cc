@@ -1,4 +1,5 @@
-#include "kernels/gemm.h"
+#include "kernels/matrix/gemm.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -119,7 +120,8 @@ TEST(Gemm, GivesTheSameBitsForAnyNumberOfThreads) {
         std::vector<Tensor> results;
         for (Rig* rig : {&two, &three}) {
           results.push_back(rig->exec.empty({size.m, size.n}, out));
-          std::memcpy(results.back().raw(), want.raw(), static_cast<size_t>(want.bytes()));
+          std::memcpy(host_bytes(results.back()), host_bytes(want),
+                      static_cast<size_t>(want.bytes()));
           kernels::gemm(rig->exec, a, b, results.back(), options);
         }
         kernels::gemm(one.exec, a, b, want, options);

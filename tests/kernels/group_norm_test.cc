@@ -1,4 +1,4 @@
-#include "kernels/group_norm.h"
+#include "kernels/rows/group_norm.h"
 
 #include <gtest/gtest.h>
 

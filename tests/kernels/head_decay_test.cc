@@ -1,4 +1,5 @@
-#include "kernels/head_decay.h"
+#include "kernels/gates/head_decay.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -65,10 +66,10 @@ TEST(HeadDecay, KeepsItsDigitsWhereItIsSmall) {
     Rig rig(1, isa);
     const Tensor a = rig.exec.empty({151, 1}), g = rig.exec.empty({151, 1});
     const Tensor zero = Tensor::zeros(rig.pool, {1}, DType::kF32);
-    for (int i = 0; i < 151; ++i) a.data<float>()[i] = static_cast<float>(i - 70);
+    for (int i = 0; i < 151; ++i) host<float>(a)[i] = static_cast<float>(i - 70);
     kernels::head_decay_forward(rig.exec, {a, zero, zero}, g);
     for (int i = 0; i < 151; ++i)
-      EXPECT_NEAR(g.data<float>()[i] / -softplus(i - 70.0), 1.0, 1e-6) << i - 70;
+      EXPECT_NEAR(host<float>(g)[i] / -softplus(i - 70.0), 1.0, 1e-6) << i - 70;
   }
 }
 

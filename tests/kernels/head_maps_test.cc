@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "kernels/head_pool.h"
-#include "kernels/head_softmax.h"
+#include "kernels/rows/head_pool.h"
+#include "kernels/rows/head_softmax.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {

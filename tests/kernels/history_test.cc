@@ -1,6 +1,6 @@
 // Short convolutions and token shifts that continue from what came before a document's span.
-#include "kernels/conv1d.h"
-#include "kernels/token_shift.h"
+#include "kernels/sequence/conv1d.h"
+#include "kernels/sequence/token_shift.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {

@@ -1,4 +1,5 @@
-#include "kernels/l2_norm.h"
+#include "kernels/rows/l2_norm.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -37,7 +38,7 @@ TEST(L2Norm, GivesHeadsUnitLengthAndGradientsOfDifferences) {
         // type.
         double largest = 0;
         for (size_t i = 0; i < slope.size(); ++i) {
-          const double r = inv_norm.data<float>()[i / static_cast<size_t>(width)];
+          const double r = host<float>(inv_norm)[i / static_cast<size_t>(width)];
           largest = std::max(largest, std::abs(dy.numbers()[i]) * r);
         }
         const Numbers got = dx.numbers();
@@ -53,12 +54,12 @@ TEST(L2Norm, GivesHeadsUnitLengthAndGradientsOfDifferences) {
 TEST(L2Norm, WorksInPlaceAndLeavesZeroRowsZero) {
   Rig rig;
   const Tensor x = rig.normal("x", {4, 10}), y = rig.exec.empty({4, 10});
-  std::fill_n(x.data<float>(), 5, 0.0f);
+  std::fill_n(host<float>(x), 5, 0.0f);
   const Tensor inv_norm = rig.exec.empty({4, 2});
   kernels::l2_norm_forward(rig.exec, {2}, x, y, inv_norm);
   kernels::l2_norm_forward(rig.exec, {2}, x, x, inv_norm);
   EXPECT_TRUE(SameBits(x, y));
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(y.data<float>()[i], 0.0f);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(host<float>(y)[i], 0.0f);
 }
 
 }  // namespace

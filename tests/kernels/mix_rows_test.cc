@@ -1,4 +1,5 @@
-#include "kernels/mix_rows.h"
+#include "kernels/routing/mix_rows.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +14,8 @@ using kernels::ExpertOrder;
 ExpertOrder order_of(Rig& rig, int64_t tokens) {
   const Tensor index = rig.exec.empty({tokens, 2}, DType::kI32);
   for (int64_t t = 0; t < tokens; ++t) {
-    index.data<int32_t>()[2 * t] = static_cast<int32_t>(t % 3);
-    index.data<int32_t>()[2 * t + 1] = 4;
+    host<int32_t>(index)[2 * t] = static_cast<int32_t>(t % 3);
+    host<int32_t>(index)[2 * t + 1] = 4;
   }
   return kernels::order_by_expert(rig.exec, index, 5);
 }
@@ -35,7 +36,7 @@ TEST(MixRows, WeighsTheRowsOfATokenAndGivesTheirGradients) {
         const Numbers x = rows.numbers(), w = numbers(weight), d = dy.numbers();
         Numbers want(d.size()), want_rows(x.size()), want_weight(w.size());
         for (size_t pair = 0; pair < w.size(); ++pair) {
-          const auto row = static_cast<size_t>(order.row.data<int32_t>()[pair]);
+          const auto row = static_cast<size_t>(host<int32_t>(order.row)[pair]);
           for (size_t i = 0; i < kWidth; ++i) {
             const double from = x[row * kWidth + i], back = d[pair / 2 * kWidth + i];
             want[pair / 2 * kWidth + i] += w[pair] * from;

@@ -1,4 +1,4 @@
-#include "kernels/momentum_scan.h"
+#include "kernels/scan/momentum_scan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/norm_descent_scan.h"
+#include "kernels/scan/norm_descent_scan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/norm.h"
+#include "kernels/rows/norm.h"
 
 #include "tests/kernels/numeric.h"
 

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/isa.h"
+#include "core/base/isa.h"
+#include "core/host_access.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -43,7 +44,7 @@ class Padded {
     const auto bytes = static_cast<size_t>(width * size_of(dtype));
     for (int64_t r = 0; r < rows; ++r) {
       std::memcpy(static_cast<char*>(view().data) + r * view().row_stride * size_of(dtype),
-                  static_cast<char*>(inner.raw()) + r * width * size_of(dtype), bytes);
+                  static_cast<char*>(host_bytes(inner)) + r * width * size_of(dtype), bytes);
     }
   }
 

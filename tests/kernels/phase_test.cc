@@ -1,4 +1,5 @@
-#include "kernels/phase.h"
+#include "kernels/gates/phase.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -60,7 +61,7 @@ TEST(Phase, TurnsByTheRunningSumAndBack) {
       Numbers sums(cut, want.end());
       for (size_t d = 0; d + 1 < documents.size(); ++d) {
         for (int64_t i = documents[d] * kAll; i < documents[d + 1] * kAll; ++i) {
-          sums[i] += d_last.data<float>()[static_cast<int64_t>(d) * kAll + i % kAll];
+          sums[i] += host<float>(d_last)[static_cast<int64_t>(d) * kAll + i % kAll];
         }
       }
       EXPECT_TRUE(Near(d_theta.view(), sums, 5 * kWalk + rounding));
@@ -91,11 +92,11 @@ TEST(Phase, StaysExactOverLongDocuments) {
     const Tensor theta = rig.exec.empty({kTokens, 1}), phase = rig.exec.empty({kTokens, 1});
     double sum = 0, worst = 0;
     for (int64_t t = 0; t < kTokens; ++t)
-      theta.data<float>()[t] = 0.7f + 1e-4f * static_cast<float>(t);
+      host<float>(theta)[t] = 0.7f + 1e-4f * static_cast<float>(t);
     kernels::running_phase_forward(rig.exec, std::vector<int32_t>{0, kTokens}, theta, phase);
     for (int64_t t = 0; t < kTokens; ++t) {
-      sum += theta.data<float>()[t];
-      worst = std::max(worst, std::abs(std::remainder(sum - phase.data<float>()[t], 2 * M_PI)));
+      sum += host<float>(theta)[t];
+      worst = std::max(worst, std::abs(std::remainder(sum - host<float>(phase)[t], 2 * M_PI)));
     }
     // 1.2e-7 per token: 8e-6 if the roundings are independent, 5e-4 if they all agree.
     EXPECT_LT(worst, 1e-4);

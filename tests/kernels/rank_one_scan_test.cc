@@ -1,5 +1,7 @@
-#include "kernels/rank_one_scan.h"
+#include "kernels/scan/rank_one_scan.h"
+#include "core/host_access.h"
 
+#include "tests/kernels/kept_states.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -127,9 +129,9 @@ void delta_form(const Inputs& in, int64_t key, Naive& n) {
 
 void store(const Tensor& t, int64_t i, double x) {
   if (t.dtype() == DType::kF32)
-    t.data<float>()[i] = static_cast<float>(x);
+    host<float>(t)[i] = static_cast<float>(x);
   else
-    t.data<bf16>()[i] = to_bf16(static_cast<float>(x));
+    host<bf16>(t)[i] = to_bf16(static_cast<float>(x));
 }
 
 // Rows of `width` numbers, each of length one.
@@ -156,7 +158,7 @@ struct Problem {
     v = rig.normal("v", values, 1, c.dtype);
     d_out = rig.normal("d_out", values, 1, c.dtype);
     g = rig.normal("g", keys, c.forget);
-    for (int64_t i = 0; i < g.elements(); ++i) g.data<float>()[i] = -std::abs(g.data<float>()[i]);
+    for (int64_t i = 0; i < g.elements(); ++i) host<float>(g)[i] = -std::abs(host<float>(g)[i]);
     beta = rig.normal("beta", c.delta ? gates : keys, 1, c.delta ? DType::kF32 : c.dtype);
     const Numbers raw = numbers(beta);
     const auto open = [](double x) { return 1 / (1 + std::exp(-x)); };
@@ -197,7 +199,9 @@ struct Problem {
                                     {dq, dk, dv, dg, wanted(d_alpha), d_beta, wanted(d_initial)},
                                     seen(kept));
   }
-  std::vector<Tensor> results() const { return {out, final_state, dq, dk, dv, dg, d_beta, d_initial}; }
+  std::vector<Tensor> results() const {
+    return {out, final_state, dq, dk, dv, dg, d_beta, d_initial};
+  }
 
   bool keeps = false;  // states between chunks, from forward to backward
 
@@ -337,7 +341,7 @@ TEST_P(RankOneScan, SurvivesRepeatedKeys) {
     for (const Tensor& x : {p.k, p.alpha, p.beta}) {
       if (!x.defined()) continue;
       const int64_t width = x.shape().back();
-      std::copy_n(x.data<float>(), width, x.data<float>() + t * width);
+      std::copy_n(host<float>(x), width, host<float>(x) + t * width);
     }
   }
   p.run(rig.exec);
@@ -356,10 +360,10 @@ TEST_P(RankOneScan, TakesStridedRows) {
   p.run(rig.exec);
   const Tensor fused = rig.exec.empty({70, 16 + 16 + 24 + 24 + 3});
   for (int64_t t = 0; t < 70; ++t) {
-    float* row = fused.data<float>() + t * fused.shape().back();
-    std::copy_n(p.q.data<float>() + t * 16, 16, row);
-    std::copy_n(p.k.data<float>() + t * 16, 16, row + 16);
-    std::copy_n(p.v.data<float>() + t * 24, 24, row + 32);
+    float* row = host<float>(fused) + t * fused.shape().back();
+    std::copy_n(host<float>(p.q) + t * 16, 16, row);
+    std::copy_n(host<float>(p.k) + t * 16, 16, row + 16);
+    std::copy_n(host<float>(p.v) + t * 24, 24, row + 32);
   }
   kernels::RankOneScan in = p.scan();
   in.q = fused.view().columns(0, 16), in.k = fused.view().columns(16, 16);
@@ -369,22 +373,8 @@ TEST_P(RankOneScan, TakesStridedRows) {
   EXPECT_TRUE(SameBits(out, p.out));
 }
 
-// Values that fill lines of memory and some that do not; a document without tokens.
 TEST_P(RankOneScan, GivesTheSameBitsFromKeptStates) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const int64_t value : {64, 24}) {
-      const Case c{.documents = {0, 130, 130, 135}, .delta = delta(), .key = 24, .value = value, .dtype = dtype};
-      for (const Isa isa : available_isas()) {
-        Rig rig(1, isa);
-        Problem p(rig, c), other(rig, c);
-        other.keeps = true;
-        p.run(rig.exec);
-        other.run(rig.exec);
-        const auto got = p.results(), kept = other.results();
-        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
-      }
-    }
-  }
+  expect_same_bits_from_kept_states<Problem>(Case{.documents = {}, .delta = delta()});
 }
 
 TEST_P(RankOneScan, GivesTheSameBitsForAnyNumberOfThreads) {

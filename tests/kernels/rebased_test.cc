@@ -1,4 +1,4 @@
-#include "kernels/rebased.h"
+#include "kernels/rows/rebased.h"
 
 #include "tests/kernels/numeric.h"
 

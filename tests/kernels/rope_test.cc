@@ -1,4 +1,5 @@
-#include "kernels/rope.h"
+#include "kernels/rows/rope.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -30,7 +31,7 @@ class RopeTest : public testing::TestWithParam<Isa> {
  protected:
   static Tensor tensor(Rig& rig, const std::vector<int32_t>& values) {
     const Tensor out = rig.exec.empty({static_cast<int64_t>(values.size())}, DType::kI32);
-    std::copy(values.begin(), values.end(), out.data<int32_t>());
+    std::copy(values.begin(), values.end(), host<int32_t>(out));
     return out;
   }
   // Two documents of 150 and 61 tokens.

@@ -1,4 +1,5 @@
-#include "kernels/router.h"
+#include "kernels/routing/router.h"
+#include "core/host_access.h"
 
 #include <algorithm>
 #include <array>
@@ -124,7 +125,7 @@ TEST_P(RouterTest, GivesTiesToTheLowerIndex) {
   Rig rig(1, GetParam());
   const Tensor logits = rig.exec.empty({2, 6});
   const float values[] = {1, 3, 2, 3, 2, 3, 0, 0, 0, 0, 0, 0};
-  std::copy(values, values + 12, logits.data<float>());
+  std::copy(values, values + 12, host<float>(logits));
   const Outputs got(rig, {.active = 4}, logits);
   EXPECT_EQ(numbers(got.index), (Numbers{1, 3, 5, 2, 0, 1, 2, 3}));
 }
@@ -178,7 +179,7 @@ TEST_P(RouterTest, AGroupCanBeChosenMoreNarrowlyThanItsExperts) {
   const Tensor logits = rig.exec.empty({2, 6});
   const float values[] = {4, 3, 1,    4, 2.75f, 2,    // groups 7 and 6.75, experts 3 and 1
                           4, 3, 2.5f, 9, 0,     -1};  // groups 7 and 9, experts 0 and -1
-  std::copy(values, values + 12, logits.data<float>());
+  std::copy(values, values + 12, host<float>(logits));
   const Router router{RouterMode::kTopkSoftmax, false, 2, 1.0f, 2, 1};
   EXPECT_EQ(margins(rig, router, {.logits = logits}), (Numbers{0.25, 1}));
 }
@@ -188,7 +189,7 @@ TEST_P(RouterTest, NamesTheFirstTokenWithALogitThatIsNotFinite) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (const float bad : {std::nanf(""), kInf, -kInf}) {
     const Tensor logits = rig.normal("l", {701, 67});
-    for (const int64_t token : {699, 333, 334}) logits.data<float>()[token * 67 + 66] = bad;
+    for (const int64_t token : {699, 333, 334}) host<float>(logits)[token * 67 + 66] = bad;
     const Outputs got(rig, {.active = 3}, logits);
     EXPECT_EQ(got.bad, 333);
     for (const double e : numbers(got.index)) ASSERT_TRUE(e >= 0 && e < 67);
@@ -308,7 +309,7 @@ TEST_P(RouterTest, WeighsAChoiceThatIsGiven) {
     const Tensor logits = rig.normal("l", {53, 11});
     const Outputs made(rig, router, logits), given(rig, router, logits);
     for (int64_t i = 0; i < given.index.elements(); ++i) {
-      given.index.data<int32_t>()[i] = static_cast<int32_t>(i % 11);
+      host<int32_t>(given.index)[i] = static_cast<int32_t>(i % 11);
     }
     const kernels::RouterInput in{.logits = logits, .choice = kernels::Choice::kGiven};
     kernels::route_forward(rig.exec, router, in, given.views());
@@ -333,8 +334,8 @@ TEST_P(RouterTest, MeasuresEntropyInNats) {
   for (const RouterMode mode : {RouterMode::kSoftmax, RouterMode::kSigmoid}) {
     const Tensor logits = rig.normal("l", {5, 19}, 3.0), entropy = rig.exec.empty({5});
     for (int e = 0; e < 19; ++e) {
-      logits.data<float>()[e] = 0.25f;                         // even
-      logits.data<float>()[19 + e] = e == 7 ? 60.0f : -90.0f;  // certain; the others underflow
+      host<float>(logits)[e] = 0.25f;                         // even
+      host<float>(logits)[19 + e] = e == 7 ? 60.0f : -90.0f;  // certain; the others underflow
     }
     const Outputs got(rig, {.mode = mode}, logits);
     kernels::Routed views = got.views();
@@ -395,7 +396,7 @@ class Order : public testing::TestWithParam<Isa> {
       // Every third expert stays without tokens.
       const auto e = static_cast<int64_t>(
           stream.below(static_cast<uint64_t>(i), static_cast<uint64_t>(experts)));
-      out.data<int32_t>()[i] = static_cast<int32_t>(e % 3 == 2 ? 0 : e);
+      host<int32_t>(out)[i] = static_cast<int32_t>(e % 3 == 2 ? 0 : e);
     }
     return out;
   }
@@ -410,7 +411,7 @@ TEST_P(Order, SortsPairsByExpertThenTokenThenChoice) {
         const ExpertOrder order = kernels::order_by_expert(rig.exec, index, 17);
         std::vector<int64_t> pairs(static_cast<size_t>(tokens * active));
         std::iota(pairs.begin(), pairs.end(), 0);
-        const int32_t* expert = index.data<int32_t>();
+        const int32_t* expert = host<int32_t>(index);
         std::stable_sort(pairs.begin(), pairs.end(),
                          [&](int64_t a, int64_t b) { return expert[a] < expert[b]; });
         ASSERT_EQ(order.offsets.size(), 18u);
@@ -418,8 +419,8 @@ TEST_P(Order, SortsPairsByExpertThenTokenThenChoice) {
         EXPECT_EQ(order.offsets.back(), tokens * active);
         for (size_t s = 0; s < pairs.size(); ++s) {
           const auto row = static_cast<int64_t>(s);
-          ASSERT_EQ(order.token.data<int32_t>()[s], pairs[s] / active);
-          ASSERT_EQ(order.row.data<int32_t>()[pairs[s]], row);
+          ASSERT_EQ(host<int32_t>(order.token)[s], pairs[s] / active);
+          ASSERT_EQ(host<int32_t>(order.row)[pairs[s]], row);
           const auto e = static_cast<size_t>(expert[pairs[s]]);
           ASSERT_TRUE(order.offsets[e] <= row && row < order.offsets[e + 1]);
         }
@@ -435,7 +436,7 @@ TEST_P(Order, PermutesPairsThereAndBack) {
   const Tensor sorted = rig.exec.empty({307 * 3});
   kernels::permute_pairs(rig.exec, order, values, sorted);
   for (int64_t i = 0; i < 307 * 3; ++i) {
-    ASSERT_EQ(sorted.data<float>()[order.row.data<int32_t>()[i]], values.data<float>()[i]);
+    ASSERT_EQ(host<float>(sorted)[host<int32_t>(order.row)[i]], host<float>(values)[i]);
   }
   kernels::unpermute_pairs(rig.exec, order, sorted, back);
   EXPECT_TRUE(SameBits(back.view(), values.view()));
@@ -455,7 +456,7 @@ TEST_P(Order, CombineAddsTheRowsOfATokenInOrder) {
       Numbers want = accumulate ? y.numbers() : Numbers(static_cast<size_t>(tokens * width));
       const Numbers values = rows.numbers();
       for (int64_t i = 0; i < tokens * active * width; ++i) {
-        const int64_t pair = i / width, row = order.row.data<int32_t>()[pair];
+        const int64_t pair = i / width, row = host<int32_t>(order.row)[pair];
         want[static_cast<size_t>(pair / active * width + i % width)] +=
             values[static_cast<size_t>(row * width + i % width)];
       }
@@ -472,7 +473,7 @@ TEST_P(Order, CombineAddsTheRowsOfATokenInOrder) {
 TEST_P(Order, SkipsPairsOfNobody) {
   Rig rig(2, GetParam());
   const Tensor index = choices(rig, 101, 3, 17);
-  int32_t* expert = index.data<int32_t>();
+  int32_t* expert = host<int32_t>(index);
   for (int64_t i = 0; i < index.elements(); i += 4) expert[i] = -1;
   const ExpertOrder order = kernels::order_by_expert(rig.exec, index, 17);
   std::vector<std::pair<int32_t, int32_t>> pairs;  // expert, pair: what is left, sorted
@@ -483,13 +484,13 @@ TEST_P(Order, SkipsPairsOfNobody) {
   ASSERT_EQ(order.token.elements(), std::ssize(pairs));
   EXPECT_EQ(order.offsets.back(), std::ssize(pairs));
   for (int64_t i = 0; i < index.elements(); ++i) {
-    const int32_t row = order.row.data<int32_t>()[i];
+    const int32_t row = host<int32_t>(order.row)[i];
     if (expert[i] < 0) {
       EXPECT_EQ(row, -1);
       continue;
     }
     EXPECT_EQ(pairs[static_cast<size_t>(row)].second, i);
-    EXPECT_EQ(order.token.data<int32_t>()[row], i / 3);
+    EXPECT_EQ(host<int32_t>(order.token)[row], i / 3);
   }
 }
 
@@ -502,7 +503,7 @@ TEST_P(Order, WorksWithoutTokensAndRefusesExpertsThatAreNotThere) {
   kernels::unpermute_pairs(rig.exec, order, {}, {});
   kernels::combine_rows(rig.exec, order, rig.exec.empty({0, 5}), rig.exec.empty({0, 5}));
   const Tensor index = choices(rig, 4, 2, 3);
-  index.data<int32_t>()[5] = 3;
+  host<int32_t>(index)[5] = 3;
   EXPECT_THROW(kernels::order_by_expert(rig.exec, index, 3), Error);
   Outputs(rig, {.active = 2}, rig.exec.empty({0, 4}));
 }

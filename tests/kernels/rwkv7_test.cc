@@ -1,4 +1,5 @@
-#include "kernels/rwkv7.h"
+#include "kernels/gates/rwkv7.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -168,7 +169,7 @@ TEST(Rwkv7Output, AgreesWithTheFormulaAndItsDifferences) {
 TEST(Rwkv7Keys, SurviveAKeyOfZero) {
   Rig rig;
   const Tensor zero = rig.exec.zeros({3, 8}), one = rig.exec.empty({8});
-  std::fill_n(one.data<float>(), 8, 1.0f);
+  std::fill_n(host<float>(one), 8, 1.0f);
   const Tensor alpha = rig.exec.empty({3, 8}), beta = rig.exec.empty({3, 8}),
                key = rig.exec.empty({3, 8});
   kernels::rwkv7_keys_forward(rig.exec, {2, zero, zero, one, one}, alpha, beta, key);

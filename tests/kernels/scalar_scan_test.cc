@@ -1,9 +1,11 @@
-#include "kernels/scalar_scan.h"
+#include "kernels/scan/scalar_scan.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "tests/kernels/kept_states.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -100,7 +102,7 @@ struct Problem {
     if (c.decay != Decay::kNone) {
       g = rig.normal("g", c.decay == Decay::kStatic ? Shape{c.heads} : Shape{tokens, c.heads},
                      c.forget);
-      for (int64_t i = 0; i < g.elements(); ++i) g.data<float>()[i] = -std::abs(g.data<float>()[i]);
+      for (int64_t i = 0; i < g.elements(); ++i) host<float>(g)[i] = -std::abs(host<float>(g)[i]);
     }
     if (c.states) {
       initial = rig.normal("initial", state);
@@ -139,7 +141,7 @@ struct Problem {
     Inputs in{numbers(q),   numbers(k),     numbers(v),  zeros(tokens * c.heads),
               zeros(state), numbers(d_out), zeros(state)};
     for (int64_t i = 0; g.defined() && i < tokens * c.heads; ++i) {
-      in.g[i] = g.data<float>()[c.decay == Decay::kStatic ? i % c.heads : i];
+      in.g[i] = host<float>(g)[c.decay == Decay::kStatic ? i % c.heads : i];
     }
     if (c.states) in.initial = numbers(initial), in.d_final = numbers(d_final);
     Naive out{zeros(tokens * c.heads * c.value),
@@ -281,10 +283,10 @@ TEST(ScalarScan, TakesStridedRows) {
   p.run(rig.exec);
   const Tensor fused = rig.exec.empty({70, 16 + 8 + 24 + 48 + 3});
   for (int64_t t = 0; t < 70; ++t) {
-    float* row = fused.data<float>() + t * fused.shape().back();
-    std::copy_n(p.q.data<float>() + t * 16, 16, row);
-    std::copy_n(p.k.data<float>() + t * 8, 8, row + 16);
-    std::copy_n(p.v.data<float>() + t * 24, 24, row + 24);
+    float* row = host<float>(fused) + t * fused.shape().back();
+    std::copy_n(host<float>(p.q) + t * 16, 16, row);
+    std::copy_n(host<float>(p.k) + t * 8, 8, row + 16);
+    std::copy_n(host<float>(p.v) + t * 24, 24, row + 24);
   }
   const View q = fused.view().columns(0, 16), k = fused.view().columns(16, 8);
   const View v = fused.view().columns(24, 24), out = fused.view().columns(48, 48);
@@ -314,22 +316,8 @@ TEST(ScalarScan, GivesTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Values that fill lines of memory and some that do not; a document without tokens.
 TEST(ScalarScan, GivesTheSameBitsFromKeptStates) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const int64_t value : {64, 24}) {
-      const Case c{.documents = {0, 130, 130, 135}, .key = 24, .value = value, .dtype = dtype};
-      for (const Isa isa : available_isas()) {
-        Rig rig(1, isa);
-        Problem p(rig, c), other(rig, c);
-        other.keeps = true;
-        p.run(rig.exec);
-        other.run(rig.exec);
-        const auto got = p.results(), kept = other.results();
-        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
-      }
-    }
-  }
+  expect_same_bits_from_kept_states<Problem>(Case{});
 }
 
 // Heads that share q and k are heads of their own with equal q and k, whose gradients add up.
@@ -341,14 +329,14 @@ TEST(ScalarScan, SharesQueriesAndKeysInAGroup) {
   for (int64_t i = 0; i < p.q.elements(); ++i) {
     const int64_t from = i / (kHeads * kKey) * kShared * kKey +
                          i % (kHeads * kKey) / (kGroup * kKey) * kKey + i % kKey;
-    p.q.data<float>()[i] = q.data<float>()[from], p.k.data<float>()[i] = k.data<float>()[from];
+    host<float>(p.q)[i] = host<float>(q)[from], host<float>(p.k)[i] = host<float>(k)[from];
   }
   p.run(rig.exec);
   Numbers dq(q.elements()), dk(k.elements());
   for (int64_t i = 0; i < p.q.elements(); ++i) {
     const int64_t to = i / (kHeads * kKey) * kShared * kKey +
                        i % (kHeads * kKey) / (kGroup * kKey) * kKey + i % kKey;
-    dq[to] += p.dq.data<float>()[i], dk[to] += p.dk.data<float>()[i];
+    dq[to] += host<float>(p.dq)[i], dk[to] += host<float>(p.dk)[i];
   }
   kernels::ScalarScan in{q, k, p.v, p.g, p.documents, kHeads, 0, kKey, p.c.value, p.scale, kShared};
   const Tensor out = rig.exec.empty(p.out.shape()),

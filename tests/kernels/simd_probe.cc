@@ -1,6 +1,6 @@
 #include "tests/kernels/simd_probe.h"
 
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/isa/simd.h"
 
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 namespace {

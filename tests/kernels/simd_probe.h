@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-#include "core/dtype.h"
-#include "kernels/by_isa.h"
+#include "core/base/dtype.h"
+#include "kernels/cpu/by_isa.h"
 
 namespace weft::test {
 
-// The vector functions of kernels/cpu/simd.h over arrays, compiled for each instruction set with
-// the kernels' own flags. count is a multiple of 16.
+// The vector functions of kernels/cpu/isa/simd.h over arrays, compiled for each instruction set
+// with the kernels' own flags. count is a multiple of 16.
 struct SimdProbe {
   void (*exp)(const float* x, float* y, int64_t count);
   void (*log)(const float* x, float* y, int64_t count);

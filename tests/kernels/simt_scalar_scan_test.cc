@@ -1,14 +1,15 @@
-// The CUDA kernels of the scalar scan, executed by the emulator: kernels/cuda/scalar_scan.cu as
-// nvcc compiles it, without a GPU.
+// The CUDA kernels of the scalar scan, executed by the emulator: kernels/scan/cuda/scalar_scan.cu
+// as nvcc compiles it, without a GPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "kernels/cuda/scalar_scan.h"
-#include "kernels/normalizer.h"
-#include "kernels/scalar_scan.h"
-#include "launcher/golden.h"
+#include "core/host_access.h"
+#include "kernels/rows/normalizer.h"
+#include "kernels/scan/cuda/scalar_scan.h"
+#include "kernels/scan/scalar_scan.h"
+#include "launcher/verify/golden.h"
 #include "tests/support/near.h"
 #include "tests/support/paths.h"
 #include "tests/support/rig.h"
@@ -21,14 +22,14 @@ namespace cuda = kernels::cuda;
 
 ConstView seen(const Tensor& t) { return t.defined() ? ConstView(t) : ConstView{}; }
 View wanted(const Tensor& t) { return t.defined() ? t.view() : View{}; }
-float* numbers_of(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
+float* numbers_of(const Tensor& t) { return t.defined() ? host<float>(t) : nullptr; }
 
 template <class To, class From>
 cuda::ScanMatrix<To> matrix(const From& v) {
   return {v.data, v.row_stride, v.dtype == DType::kBF16};
 }
 
-// The contract of kernels/scalar_scan.h by way of the CUDA kernels. Scratch begins as NaNs.
+// The contract of kernels/scan/scalar_scan.h by way of the CUDA kernels. Scratch begins as NaNs.
 class EmulatedScan {
  public:
   EmulatedScan(Exec& exec, const kernels::ScalarScan& in) : exec_(exec) {
@@ -36,7 +37,7 @@ class EmulatedScan {
     p_.v = matrix<const void>(in.v);
     if (in.log_decay.data != nullptr) {
       const bool every_token = in.log_decay.shape.dims() > 1;
-      p_.log_decay = {in.log_decay.as<float>(), every_token ? in.log_decay.row_stride : 0};
+      p_.log_decay = {host<float>(in.log_decay), every_token ? in.log_decay.row_stride : 0};
     }
     p_.heads = static_cast<int>(in.heads), p_.kv_heads = static_cast<int>(in.kv_heads);
     p_.key = static_cast<int>(in.key), p_.value = static_cast<int>(in.value);
@@ -50,7 +51,7 @@ class EmulatedScan {
   void forward(const Tensor& initial, View out, const Tensor& final_state) {
     const Tensor scratch = poisoned(cuda::scan_forward_scratch(p_));
     cuda::scan_forward(p_, {numbers_of(initial), matrix<void>(out), numbers_of(final_state)},
-                       scratch.data<float>(), nullptr);
+                       host<float>(scratch), nullptr);
   }
   void backward(const Tensor& initial, ConstView d_out, const Tensor& d_final,
                 const kernels::ScalarScanGradients& g) {
@@ -64,16 +65,16 @@ class EmulatedScan {
                           {},
                           nullptr};
     if (g.d_log_decay.data != nullptr) {
-      io.d_log_decay = {g.d_log_decay.as<float>(), g.d_log_decay.row_stride};
+      io.d_log_decay = {host<float>(g.d_log_decay), g.d_log_decay.row_stride};
     }
-    if (g.d_initial_state.data != nullptr) io.d_initial_state = g.d_initial_state.as<float>();
-    cuda::scan_backward(p_, io, scratch.data<float>(), nullptr);
+    if (g.d_initial_state.data != nullptr) io.d_initial_state = host<float>(g.d_initial_state);
+    cuda::scan_backward(p_, io, host<float>(scratch), nullptr);
   }
 
  private:
   Tensor poisoned(int64_t floats) {
     const Tensor t = exec_.scratch({floats + 1});
-    std::fill_n(t.data<float>(), floats, std::numeric_limits<float>::quiet_NaN());
+    std::fill_n(host<float>(t), floats, std::numeric_limits<float>::quiet_NaN());
     return t;
   }
 
@@ -100,7 +101,7 @@ struct Inputs {
     d_out = rig.normal("d_out", {tokens, c.heads * c.value}, 1, c.dtype);
     if (c.decays) {
       g = rig.normal("g", {tokens, c.heads}, c.forget);
-      for (int64_t i = 0; i < g.elements(); ++i) g.data<float>()[i] = -std::abs(g.data<float>()[i]);
+      for (int64_t i = 0; i < g.elements(); ++i) host<float>(g)[i] = -std::abs(host<float>(g)[i]);
     }
     if (c.states) initial = rig.normal("initial", state), d_final = rig.normal("d_final", state);
     in = {q,       k,          v,     seen(g), documents,
@@ -146,7 +147,7 @@ Results on_the_cpu(Rig& rig, const Inputs& x) {
   for (const Tensor* t : {&x.q, &x.k, &x.v, &x.d_out}) {
     wide.push_back(rig.exec.empty(t->shape()));
     const std::vector<double> values = numbers(*t);
-    std::copy(values.begin(), values.end(), wide.back().data<float>());
+    std::copy(values.begin(), values.end(), host<float>(wide.back()));
   }
   kernels::ScalarScan in = x.in;
   in.q = wide[0], in.k = wide[1], in.v = wide[2];
@@ -231,8 +232,8 @@ TEST(CudaScalarScan, TakesDecaysOfHeads) {
   Rig rig;
   Inputs x(rig, {.documents = {0, 70, 100}});
   const Tensor of_heads = rig.exec.empty({2});
-  of_heads.data<float>()[0] = -0.1f, of_heads.data<float>()[1] = -0.03f;
-  for (int64_t i = 0; i < x.g.elements(); ++i) x.g.data<float>()[i] = of_heads.data<float>()[i % 2];
+  host<float>(of_heads)[0] = -0.1f, host<float>(of_heads)[1] = -0.03f;
+  for (int64_t i = 0; i < x.g.elements(); ++i) host<float>(x.g)[i] = host<float>(of_heads)[i % 2];
   const Results per_token = emulated(rig, x);
   x.in.log_decay = of_heads;
   const Results per_head = emulated(rig, x);
@@ -248,9 +249,9 @@ TEST(CudaScalarScan, TakesStridedRows) {
   const View q = fused.view().columns(0, 32), k = fused.view().columns(32, 16);
   const View v = fused.view().columns(48, 24), out = fused.view().columns(72, 48);
   for (int64_t t = 0; t < 70; ++t) {
-    std::copy_n(x.q.data<float>() + t * 32, 32, q.as<float>() + t * q.row_stride);
-    std::copy_n(x.k.data<float>() + t * 16, 16, k.as<float>() + t * k.row_stride);
-    std::copy_n(x.v.data<float>() + t * 24, 24, v.as<float>() + t * v.row_stride);
+    std::copy_n(host<float>(x.q) + t * 32, 32, host<float>(q) + t * q.row_stride);
+    std::copy_n(host<float>(x.k) + t * 16, 16, host<float>(k) + t * k.row_stride);
+    std::copy_n(host<float>(x.v) + t * 24, 24, host<float>(v) + t * v.row_stride);
   }
   x.in.q = q, x.in.k = k, x.in.v = v;
   EmulatedScan(rig.exec, x.in).forward(x.initial, out, {});
@@ -311,7 +312,7 @@ std::string golden_path(const std::string& name) {
 }
 
 // Normalized attention is a scan over values with one more channel that is 1
-// (kernels/normalizer.h): states [n, heads, key, value] and [n, heads, key] side by side.
+// (kernels/rows/normalizer.h): states [n, heads, key, value] and [n, heads, key] side by side.
 Tensor joined(Exec& exec, const std::vector<Tensor>& states) {
   if (states.size() < 2) return states.empty() ? Tensor{} : states[0];
   Shape shape = states[0].shape();
@@ -319,9 +320,9 @@ Tensor joined(Exec& exec, const std::vector<Tensor>& states) {
   shape[3] = value + 1;
   const Tensor all = exec.empty(shape);
   for (int64_t i = 0; i < states[1].elements(); ++i) {
-    float* row = all.data<float>() + i * (value + 1);
-    std::copy_n(states[0].data<float>() + i * value, value, row);
-    row[value] = states[1].data<float>()[i];
+    float* row = host<float>(all) + i * (value + 1);
+    std::copy_n(host<float>(states[0]) + i * value, value, row);
+    row[value] = host<float>(states[1])[i];
   }
   return all;
 }
@@ -331,9 +332,9 @@ std::vector<Tensor> parted(Exec& exec, const Tensor& all, bool normalize) {
   const Tensor state = exec.empty({s[0], s[1], s[2], s[3] - 1}),
                sums = exec.empty({s[0], s[1], s[2]});
   for (int64_t i = 0; i < sums.elements(); ++i) {
-    const float* row = all.data<float>() + i * s[3];
-    std::copy_n(row, s[3] - 1, state.data<float>() + i * (s[3] - 1));
-    sums.data<float>()[i] = row[s[3] - 1];
+    const float* row = host<float>(all) + i * s[3];
+    std::copy_n(row, s[3] - 1, host<float>(state) + i * (s[3] - 1));
+    host<float>(sums)[i] = row[s[3] - 1];
   }
   return {state, sums};
 }

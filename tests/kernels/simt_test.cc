@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
+#include "core/base/dtype.h"
 #include "tests/support/near.h"
 #include "tests/support/scratch_folder.h"
 
@@ -120,6 +121,29 @@ TEST(Simt, ShufflesMoveNumbersBetweenLanes) {
   }
 }
 
+__global__ void votes(unsigned* to) {
+  const unsigned lane = threadIdx.x % 32;
+  unsigned* mine = to + 7 * threadIdx.x;
+  mine[0] = __ballot_sync(kAll, lane % 3 == 0);
+  mine[1] = __any_sync(kAll, threadIdx.x == 40);
+  mine[2] = __all_sync(kAll, threadIdx.x < 40);
+  mine[3] = __reduce_add_sync(kAll, lane);
+  mine[4] = __reduce_max_sync(kAll, lane ^ 5);
+  mine[5] = __shfl_xor_sync(kAll, lane, 12, 8);  // 12 leaves a segment of 8 lanes
+  mine[6] = __shfl_sync(kAll, lane, 10, 8);      // wraps inside the segment
+}
+
+TEST(Simt, LanesVoteAndSumTogether) {
+  std::vector<unsigned> to(7 * 64);
+  simt::launch({1, 64}, votes, to.data());
+  for (unsigned i = 0; i < 64; ++i) {
+    const unsigned lane = i % 32, warp = i / 32, first = lane / 8 * 8;
+    const std::vector<unsigned> got(&to[7 * i], &to[7 * i] + 7);
+    EXPECT_EQ(got, (std::vector<unsigned>{0x49249249, warp == 1, warp == 0, 31 * 16, 31, lane,
+                                          first + 2}));
+  }
+}
+
 __global__ void lonely_shuffle(float* to) {
   if (threadIdx.x != 5) *to = __shfl_xor_sync(kAll, 1.0f, 1);
 }
@@ -163,6 +187,45 @@ TEST(Simt, AtomicsLoseNothing) {
   EXPECT_EQ(bins, want);
   EXPECT_EQ(sum, static_cast<float>(std::accumulate(from.begin(), from.end(), 0)));
   EXPECT_EQ(most, 4);  // of the squares modulo 7: 0, 1, 2, 4
+}
+
+__global__ void all_atomics(unsigned* x) {
+  const unsigned i = threadIdx.x;
+  atomicSub(x, i);
+  atomicMin(x + 1, i + 3);
+  atomicAnd(x + 2, ~(1u << i));
+  atomicOr(x + 3, 1u << i);
+  atomicXor(x + 4, 3u << i);
+  if (i == 7) x[6] = atomicExch(x + 5, i);
+}
+
+TEST(Simt, EveryAtomicDoesWhatItSays) {
+  std::vector<unsigned> x{1000, 99, 0xffffffffu, 0, 0, 5, 0};
+  simt::launch({1, 16}, all_atomics, x.data());
+  EXPECT_EQ(x, (std::vector<unsigned>{1000 - 120, 3, 0xffff0000u, 0xffffu, 0x10001u, 7, 5}));
+}
+
+__global__ void note_turn(unsigned* turn, unsigned* turns) { turns[blockIdx.x] = (*turn)++; }
+
+TEST(Simt, BlocksRunOnceEachInTheOrderAskedFor) {
+  const unsigned kBlocks = 97;
+  const auto turns_in = [&](simt::Order order) {
+    const simt::WithOrder with(order, 3);
+    std::vector<unsigned> turns(kBlocks, kBlocks);
+    unsigned turn = 0;
+    simt::launch({kBlocks, 1}, note_turn, &turn, turns.data());
+    EXPECT_EQ(turn, kBlocks);
+    return turns;
+  };
+  std::vector<unsigned> forward(kBlocks), reverse(kBlocks);
+  std::iota(forward.begin(), forward.end(), 0u);
+  std::iota(reverse.rbegin(), reverse.rend(), 0u);
+  EXPECT_EQ(turns_in(simt::Order::kForward), forward);
+  EXPECT_EQ(turns_in(simt::Order::kReverse), reverse);
+  std::vector<unsigned> shuffled = turns_in(simt::Order::kShuffled);
+  EXPECT_NE(shuffled, forward);
+  std::sort(shuffled.begin(), shuffled.end());
+  EXPECT_EQ(shuffled, forward);
 }
 
 __global__ void race(int* to) {

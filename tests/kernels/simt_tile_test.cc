@@ -1,4 +1,5 @@
 // The CUDA tile engine by itself, executed by the emulator: every word, on numbers of both kinds.
+#include "core/host_access.h"
 #include "tests/support/simt/cuda.h"
 // The engine is written in the words above.
 #include "kernels/tile/cuda.cuh"
@@ -69,14 +70,14 @@ struct Fixture {
 
   Fixture() {
     views.a = in(a), views.a_turned = in(a_turned), views.b = in(b), views.b_turned = in(b_turned);
-    views.c = {c.raw(), n, m, n, false};
-    views.c_turned = {turned.raw(), m, n, m, false};
-    views.rows = {rows.data<float>(), 1, S::m()};
-    views.sums = {sums.data<float>(), 1, S::n()};
+    views.c = {host_bytes(c), n, m, n, false};
+    views.c_turned = {host_bytes(turned), m, n, m, false};
+    views.rows = {host<float>(rows), 1, S::m()};
+    views.sums = {host<float>(sums), 1, S::n()};
   }
   cuda::In in(const Tensor& t) {
-    return {t.raw(), t.shape()[1], static_cast<int>(t.shape()[0]), static_cast<int>(t.shape()[1]),
-            true};
+    return {host_bytes(t), t.shape()[1], static_cast<int>(t.shape()[0]),
+            static_cast<int>(t.shape()[1]), true};
   }
   template <class Element, class Body>
   void run(Body body) {
@@ -85,7 +86,7 @@ struct Fixture {
     simt::launch(shape, run_body<Engine, S, Body>, &views, body);
   }
   double at(const Tensor& t, int i, int j) const {
-    return to_float(t.data<bf16>()[i * t.shape()[1] + j]);
+    return to_float(host<bf16>(t)[i * t.shape()[1] + j]);
   }
   template <class F>
   Numbers entries(F f) const {
@@ -154,8 +155,8 @@ TEST(CudaEngine, MultipliesF32WithItsPrecision) {
   using S = Sizes<32, 32, 64>;
   Fixture<S> f;
   const Tensor a = f.rig.normal("a", {32, 64}), b = f.rig.normal("b", {64, 32});
-  f.views.a = {a.raw(), 64, 32, 64, false};
-  f.views.b = {b.raw(), 32, 64, 32, false};
+  f.views.a = {host_bytes(a), 64, 32, 64, false};
+  f.views.b = {host_bytes(b), 32, 64, 32, false};
   f.run<cuda::F32>(
       [](auto& e, auto& w, const Views& v) { e.run(kFull, nn(w.a, w.b), store(v.c)); });
   EXPECT_TRUE(Near(
@@ -166,7 +167,7 @@ TEST(CudaEngine, MultipliesF32WithItsPrecision) {
           for (int j = 0; j < f.n; ++j) {
             double sum = 0;
             for (int k = 0; k < 64; ++k) {
-              sum += double{a.data<float>()[i * 64 + k]} * b.data<float>()[k * 32 + j];
+              sum += double{host<float>(a)[i * 64 + k]} * host<float>(b)[k * 32 + j];
             }
             want.push_back(sum);
           }
@@ -246,9 +247,10 @@ TEST(CudaEngine, SkippingZerosOfABandedFactorChangesNothing) {
   const Tensor skipped = rig.exec.zeros({256, 64});
   const simt::Shape shape{1, cuda::kThreads, 2 * 64 * 72 * 2 + sizeof(cuda::Scratch)};
   for (const Band band : {kLower, kBelow, Band{-20, 3}, Band{17, kFar}, Band{-60, -33}}) {
-    simt::launch(shape, multiply_banded<Engine, S>, band, cuda::In{a.raw(), 64, 64, 64, false},
-                 cuda::Out{full.raw(), 64, 64, 64, false},
-                 cuda::Out{skipped.raw(), 64, 64, 64, false});
+    simt::launch(shape, multiply_banded<Engine, S>, band,
+                 cuda::In{host_bytes(a), 64, 64, 64, false},
+                 cuda::Out{host_bytes(full), 64, 64, 64, false},
+                 cuda::Out{host_bytes(skipped), 64, 64, 64, false});
     EXPECT_TRUE(SameBits(full, skipped));
   }
 }
@@ -277,7 +279,7 @@ void check_reduction(Words words) {
 template <class F>
 double shifted_entry(const F& f, int i, int j) {
   if (j - i < f.views.band.low || j - i > f.views.band.high) return -3;
-  return 3 + (i < f.m && j < f.n ? double{f.c.template data<float>()[i * f.n + j]} : 0.0);
+  return 3 + (i < f.m && j < f.n ? double{host<float>(f.c)[i * f.n + j]} : 0.0);
 }
 
 struct RowSums {
@@ -339,8 +341,7 @@ TEST(CudaEngine, StoresTransposedAndTakesWhatWasPut) {
     });
     for (int i = 0; i < f.m; ++i) {
       for (int j = 0; j < f.n; ++j) {
-        ASSERT_EQ(f.c.template data<float>()[i * f.n + j],
-                  f.turned.template data<float>()[j * f.m + i]);
+        ASSERT_EQ(host<float>(f.c)[i * f.n + j], host<float>(f.turned)[j * f.m + i]);
       }
     }
     EXPECT_TRUE(Near(f.c, f.entries([&](int i, int j, int k) { return 2 * f.product(i, j, k); }),
@@ -375,18 +376,18 @@ void check_vectors() {
   Rig rig(1);
   const Tensor from = rig.normal("v", {size}), to = rig.exec.empty({3 * size});
   const Tensor a = rig.normal("a", {37, 11}), b = rig.normal("b", {37, 11});
-  simt::launch({1, cuda::kThreads, sizeof(cuda::Vector<size>) + sizeof(cuda::Scratch)},
-               vectors<size>, cuda::InVector{from.data<float>(), 1, size - 3},
-               cuda::OutVector{to.data<float>(), 1, 3 * size}, cuda::In{a.raw(), 11, 37, 11, false},
-               cuda::In{b.raw(), 11, 37, 11, false});
+  simt::launch(
+      {1, cuda::kThreads, sizeof(cuda::Vector<size>) + sizeof(cuda::Scratch)}, vectors<size>,
+      cuda::InVector{host<float>(from), 1, size - 3}, cuda::OutVector{host<float>(to), 1, 3 * size},
+      cuda::In{host_bytes(a), 11, 37, 11, false}, cuda::In{host_bytes(b), 11, 37, 11, false});
   Numbers want(3 * size);
   double sum = 0, total = 0, inner = 0;
-  for (int i = 0; i < size; ++i) want[i] = sum += i < size - 3 ? from.data<float>()[i] : 0.0f;
+  for (int i = 0; i < size; ++i) want[i] = sum += i < size - 3 ? host<float>(from)[i] : 0.0f;
   sum = 100;
   for (int i = size - 1; i >= 0; --i) {
-    total += want[size + i] = sum += i < size - 3 ? from.data<float>()[i] : 0.0f;
+    total += want[size + i] = sum += i < size - 3 ? host<float>(from)[i] : 0.0f;
   }
-  for (int i = 0; i < 37 * 11; ++i) inner += double{a.data<float>()[i]} * b.data<float>()[i];
+  for (int i = 0; i < 37 * 11; ++i) inner += double{host<float>(a)[i]} * host<float>(b)[i];
   for (int i = 0; i < size; ++i) want[2 * size + i] = i % 2 == 0 ? total : inner;
   EXPECT_TRUE(Near(to, want, kExact));
 }

@@ -1,4 +1,5 @@
-#include "kernels/slots.h"
+#include "kernels/rows/slots.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ TEST(SlotWrites, AreWhatIsNotKept) {
       Rig rig(2, isa);
       const Padded g(rig, "g", 5, 37, DType::kF32, 0.3), w(rig, "w", 5, 37, type);
       for (int64_t r = 0; r < 5; ++r) {
-        float* row = g.view().as<float>() + r * g.view().row_stride;
+        float* row = host<float>(g.view()) + r * g.view().row_stride;
         for (int64_t c = 0; c < 37; ++c) row[c] = -std::abs(row[c]) * (c % 7 == 0 ? 40.0f : 1.0f);
       }
       kernels::slot_writes_forward(rig.exec, g, w);
@@ -70,7 +71,7 @@ TEST(SlotSoftmax, StaysFiniteFarFromZero) {
   Rig rig;
   const Tensor s = rig.exec.empty({1, 3}), p = rig.exec.empty({1, 3});
   for (const float far : {-500.0f, 500.0f}) {
-    for (int i = 0; i < 3; ++i) s.data<float>()[i] = far;
+    for (int i = 0; i < 3; ++i) host<float>(s)[i] = far;
     kernels::slot_softmax_forward(rig.exec, 1, s, p);
     EXPECT_TRUE(Near(p, Numbers(3, 1.0 / 3), 1e-6));
   }

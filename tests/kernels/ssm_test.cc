@@ -1,4 +1,5 @@
-#include "kernels/ssm.h"
+#include "kernels/gates/ssm.h"
+#include "core/host_access.h"
 
 #include "tests/kernels/numeric.h"
 
@@ -48,9 +49,9 @@ TEST(TimeStep, KeepsTheDigitsOfSmallSteps) {
   Rig rig;
   const Tensor z = rig.exec.empty({1, 1}), bias = rig.exec.zeros({1}), dt = rig.exec.empty({1, 1});
   for (const float x : {-5.0f, -9.0f, -14.0f}) {
-    z.data<float>()[0] = x;
+    host<float>(z)[0] = x;
     kernels::time_step_forward(rig.exec, z, bias, dt);
-    EXPECT_NEAR(dt.data<float>()[0] / softplus(x), 1.0, 1e-6);
+    EXPECT_NEAR(host<float>(dt)[0] / softplus(x), 1.0, 1e-6);
   }
 }
 

@@ -3,11 +3,12 @@
 
 #include <cmath>
 
-#include "kernels/delta_scan.h"
-#include "kernels/diagonal_scan.h"
-#include "kernels/elementwise.h"
-#include "kernels/momentum_scan.h"
-#include "kernels/rank_one_scan.h"
+#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/scan/delta_scan.h"
+#include "kernels/scan/diagonal_scan.h"
+#include "kernels/scan/momentum_scan.h"
+#include "kernels/scan/rank_one_scan.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -28,7 +29,7 @@ class StatesAlone : public testing::TestWithParam<DType> {
   Tensor gate(const char* name, int64_t width, bool logarithm = false) {
     const Tensor g = rig.normal(name, {kTokens, kHeads * width});
     for (int64_t i = 0; i < g.elements(); ++i) {
-      float& x = g.data<float>()[i];
+      float& x = host<float>(g)[i];
       x = 1.0f / (1.0f + std::exp(-x));
       if (logarithm) x = std::log(x) / 4;
     }

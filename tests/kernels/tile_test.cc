@@ -6,6 +6,7 @@
 #else
 #define WEFT_ISA_NAMESPACE tile_test
 #endif
+#include "core/host_access.h"
 #include "kernels/tile/cpu.h"
 
 #include <gtest/gtest.h>
@@ -48,10 +49,10 @@ struct Space {
 };
 
 In in(const Tensor& t) {
-  return {t.raw(), t.shape().back(), t.shape()[0], t.shape().back(), t.dtype()};
+  return {host_bytes(t), t.shape().back(), t.shape()[0], t.shape().back(), t.dtype()};
 }
 Out out(const Tensor& t) {
-  return {t.raw(), t.shape().back(), t.shape()[0], t.shape().back(), t.dtype()};
+  return {host_bytes(t), t.shape().back(), t.shape()[0], t.shape().back(), t.dtype()};
 }
 
 // Sizes around the strips: one, less than a vector, primes, several strips with every kind of rest.
@@ -62,7 +63,7 @@ const Sizes kSizes[] = {{1, 1, 1},   {3, 5, 2},    {4, 8, 7},    {8, 16, 3},  {1
 Tensor halves(Rig& rig, std::string_view name, Shape shape) {
   Tensor t = rig.normal(name, shape);
   for (int64_t i = 0; i < t.elements(); ++i)
-    t.data<float>()[i] = to_float(to_bf16(t.data<float>()[i]));
+    host<float>(t)[i] = to_float(to_bf16(host<float>(t)[i]));
   return t;
 }
 
@@ -71,7 +72,7 @@ struct Fixture {
   explicit Fixture(const Sizes& s) : s(s) {
     const int64_t floats = isa::place(w, s, nullptr);
     memory = rig.exec.scratch({floats});
-    isa::place(w, s, memory.data<float>());
+    isa::place(w, s, host<float>(memory));
     a = halves(rig, "a", {s.m(), s.k()});
     b = halves(rig, "b", {s.k(), s.n()});
     a_turned = halves(rig, "at", {s.k(), s.m()});
@@ -83,7 +84,7 @@ struct Fixture {
     e.load(w.b_turned, in(b_turned));
   }
   double at(const Tensor& t, int64_t i, int64_t j) const {
-    return t.data<float>()[i * t.shape().back() + j];
+    return host<float>(t)[i * t.shape().back() + j];
   }
   template <class F>
   Numbers entries(F f) const {

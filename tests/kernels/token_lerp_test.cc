@@ -1,4 +1,4 @@
-#include "kernels/token_lerp.h"
+#include "kernels/sequence/token_lerp.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,8 @@
-#include "kernels/token_shift.h"
+#include "kernels/sequence/token_shift.h"
+#include "core/host_access.h"
 
-#include "kernels/forget_gate.h"
-#include "kernels/sigmoid_gate.h"
+#include "kernels/gates/forget_gate.h"
+#include "kernels/gates/sigmoid_gate.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -110,8 +111,8 @@ TEST(ForgetGate, IsTheLogarithmOfTheSigmoidEverywhere) {
   Rig rig;
   const Padded z(rig, "z", 37, 3, DType::kF32, 4), y(rig, "y", 37, 3, DType::kF32);
   const Padded dy(rig, "dy", 37, 3, DType::kF32), dz(rig, "dz", 37, 3, DType::kF32);
-  z.view().as<float>()[0] = 100.0f;   // sigmoid rounds to 1
-  z.view().as<float>()[1] = -100.0f;  // sigmoid underflows
+  host<float>(z.view())[0] = 100.0f;   // sigmoid rounds to 1
+  host<float>(z.view())[1] = -100.0f;  // sigmoid underflows
   kernels::forget_gate_forward(rig.exec, z, y);
   kernels::forget_gate_backward(rig.exec, z, dy, dz);
   const Numbers in = z.numbers(), d = dy.numbers();

@@ -1,9 +1,12 @@
-// kernels/diagonal_scan.h with decays of value channels, against the recurrence token by token.
+// kernels/scan/diagonal_scan.h with decays of value channels, against the recurrence token by
+// token.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernels/diagonal_scan.h"
+#include "core/host_access.h"
+#include "kernels/scan/diagonal_scan.h"
+#include "tests/kernels/kept_states.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -44,7 +47,7 @@ struct Problem {
   }
   static Tensor decays(Rig& rig, const char* name, Shape shape, double forget) {
     const Tensor t = rig.normal(name, shape, forget);
-    for (int64_t i = 0; i < t.elements(); ++i) t.data<float>()[i] = -std::abs(t.data<float>()[i]);
+    for (int64_t i = 0; i < t.elements(); ++i) host<float>(t)[i] = -std::abs(host<float>(t)[i]);
     return t;
   }
   int64_t count() const { return static_cast<int64_t>(c.documents.size()) - 1; }
@@ -221,25 +224,9 @@ TEST(TwoSidedScan, ReadsAndWritesBf16) {
   check({.documents = {0, 65, 130}, .heads = 2, .kv_heads = 1, .dtype = DType::kBF16});
 }
 
-// Values that fill lines of memory and some that do not; a document without tokens.
 TEST(TwoSidedScan, GivesTheSameBitsFromKeptStates) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const int64_t value : {64, 24}) {
-      const Case c{.documents = {0, 130, 130, 135},
-                   .key = 24,
-                   .value = value,
-                   .key_decay = value == 24,
-                   .dtype = dtype};
-      for (const Isa isa : available_isas()) {
-        Rig rig(1, isa);
-        Problem p(rig, c), other(rig, c);
-        other.keeps = true;
-        p.run(rig.exec);
-        other.run(rig.exec);
-        const auto got = p.results(), kept = other.results();
-        for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(SameBits(got[i], kept[i])) << i;
-      }
-    }
+  for (const bool key_decay : {false, true}) {
+    expect_same_bits_from_kept_states<Problem>(Case{.documents = {}, .key_decay = key_decay});
   }
 }
 

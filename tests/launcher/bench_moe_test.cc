@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "launcher/bench_routing.h"
+#include "core/host_access.h"
+#include "launcher/bench/bench_routing.h"
 #include "tests/support/program.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
@@ -36,7 +37,7 @@ TEST(BenchRouting, SendsATokenToAnExpertOnce) {
   Rig rig;
   const Routing routing = skewed_routing(rig.exec, {37, 9, 9});
   for (int64_t n = 0; n < 37; ++n) {
-    const int32_t* row = routing.index.data<int32_t>() + n * 9;
+    const int32_t* row = host<int32_t>(routing.index) + n * 9;
     EXPECT_EQ(std::set<int32_t>(row, row + 9).size(), 9u);
   }
   EXPECT_THROW(skewed_routing(rig.exec, {37, 8, 9}), ConfigError);

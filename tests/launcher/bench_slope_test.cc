@@ -1,11 +1,11 @@
 // What `weft bench mixer` concludes from its timings.
-#include "launcher/bench_slope.h"
+#include "launcher/bench/bench_slope.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "launcher/bench_mixer_versus.h"
+#include "launcher/bench/bench_mixer_versus.h"
 
 namespace weft::test {
 namespace {

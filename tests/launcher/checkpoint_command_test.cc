@@ -2,9 +2,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/indexed_dataset.h"
-#include "launcher/resume.h"
-#include "parallel/checkpoint_folder.h"
+#include "core/data/indexed_dataset.h"
+#include "launcher/checkpoint/checkpoint_lookup.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
@@ -25,11 +25,11 @@ class CheckpointCommand : public testing::Test {
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(i * i % 89);
     writer.add_document(tokens);
     writer.finish();
-    const Outcome o = run_ranked(2, {"train", in_project("configs/tiny.toml"),
-                                     "data.train=[\"" + (folder / "corpus") + "\"]",
-                                     "run.dir=" + run, "train.steps=2", "train.sequence=16",
-                                     "train.global_batch=2", "train.micro_batch=1",
-                                     "run.checkpoint_every=1"});
+    const Outcome o =
+        run_ranked(2, {"train", in_project("configs/tiny.toml"),
+                       "data.train=[\"" + (folder / "corpus") + "\"]", "run.dir=" + run,
+                       "train.steps=2", "train.sequence=16", "train.global_batch=2",
+                       "train.micro_batch=1", "run.checkpoint_every=1"});
     if (o.code != 0) throw std::runtime_error(o.err);
   }
 
@@ -44,7 +44,8 @@ std::vector<float> read_whole(const FoundCheckpoint& from, const std::string& te
     std::vector<float> out(static_cast<size_t>(p.global.elements()));
     Slice whole{p.global, p.global};
     for (int d = 0; d < whole.offset.dims(); ++d) whole.offset[d] = 0;
-    load_tensors(from, {{tensor, p.global, {whole}, Tensor::borrow(out.data(), p.global, DType::kF32)}});
+    load_tensors(from,
+                 {{tensor, p.global, {whole}, Tensor::borrow(out.data(), p.global, DType::kF32)}});
     return out;
   }
   ADD_FAILURE() << "no " << tensor;
@@ -74,7 +75,8 @@ TEST_F(CheckpointCommand, InspectAndVerifyTellPeopleAndPrograms) {
   const json report = json::parse(damaged.out);
   EXPECT_EQ(report["checkpoints"][0]["whole"], true);
   EXPECT_EQ(report["checkpoints"][1]["whole"], false);
-  EXPECT_NE(report["checkpoints"][1]["damage"].get<std::string>().find("index.h5"), std::string::npos);
+  EXPECT_NE(report["checkpoints"][1]["damage"].get<std::string>().find("index.h5"),
+            std::string::npos);
   // The index is for others: we need no more than the slices.
   EXPECT_EQ(open_checkpoint(run).manifest.step, 2);
 
@@ -101,14 +103,16 @@ TEST_F(CheckpointCommand, ReshardKeepsEveryTensorInAnyNumberOfFiles) {
     EXPECT_EQ(after.manifest.samples, before.manifest.samples);
     std::set<std::string> tensors;
     for (const Manifest::Piece& p : before.manifest.pieces) tensors.insert(p.tensor);
-    for (const std::string& t : tensors) EXPECT_TRUE(read_whole(before, t) == read_whole(after, t)) << t;
+    for (const std::string& t : tensors)
+      EXPECT_TRUE(read_whole(before, t) == read_whole(after, t)) << t;
     if (c.files == 1) {
       EXPECT_EQ(after.manifest.pieces.size(), tensors.size()) << "every tensor whole";
     }
     EXPECT_EQ(run_weft(arguments).code, 2) << "not over what is there";
   }
   ASSERT_EQ(run_weft({"checkpoint", "reshard", run, folder / "w", "--weights-only"}).code, 0);
-  for (const Manifest::Piece& p : read_checkpoint(folder / "w/checkpoints/step-000000002").manifest.pieces) {
+  for (const Manifest::Piece& p :
+       read_checkpoint(folder / "w/checkpoints/step-000000002").manifest.pieces) {
     EXPECT_TRUE(p.tensor.starts_with("parameters/")) << p.tensor;
   }
 }
@@ -126,14 +130,15 @@ TEST_F(CheckpointCommand, ThatIsDamagedGivesWayToTheOneBefore) {
   const std::string file = newest + "/rank-00001.h5";
   fs::resize_file(file, fs::file_size(file) - 1);
   const std::string before = run + "/checkpoints/step-000000001", told = file + ": has ";
-  const std::vector<std::string> generate = {"generate", "--prompt", "a", "--tokens", "2",
-                                             "--endless", "--checkpoint"};
+  const std::vector<std::string> generate = {"generate", "--prompt",  "a",           "--tokens",
+                                             "2",        "--endless", "--checkpoint"};
   const auto with = [](std::vector<std::string> arguments, const std::vector<std::string>& more) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   };
   for (const int ranks : {1, 2}) {
-    const Outcome o = ranks == 1 ? run_weft(with(generate, {run})) : run_ranked(2, with(generate, {run}));
+    const Outcome o =
+        ranks == 1 ? run_weft(with(generate, {run})) : run_ranked(2, with(generate, {run}));
     EXPECT_EQ(o.code, 0) << o.err;
     const size_t at = o.err.find(told);
     EXPECT_NE(at, std::string::npos) << o.err;
@@ -154,7 +159,8 @@ TEST_F(CheckpointCommand, ThatIsDamagedGivesWayToTheOneBefore) {
 
 TEST_F(CheckpointCommand, TheIndexShowsWholeTensorsToH5py) {
   const std::string command = python_with("h5py");
-  if (command.empty()) GTEST_SKIP() << "no python3 with h5py here (WEFT_PYTHON names another python)";
+  if (command.empty())
+    GTEST_SKIP() << "no python3 with h5py here (WEFT_PYTHON names another python)";
   const std::string script = R"(
 import h5py, sys
 f = h5py.File(sys.argv[1] + "/index.h5")
@@ -162,7 +168,8 @@ for name in ("parameters/embed.weight", "adam/v/embed.weight"):
     f[name][...].astype("<f4").tofile(sys.argv[2] + "/" + name.replace("/", "_"))
 )";
   put_file(folder / "read.py", script);
-  const std::string line = fmt::format("cd / && {} {} {} {}", command, folder / "read.py", newest, folder / "");
+  const std::string line =
+      fmt::format("cd / && {} {} {} {}", command, folder / "read.py", newest, folder / "");
   ASSERT_EQ(std::system(line.c_str()), 0);
   const FoundCheckpoint found = verify_completely(newest);
   for (const char* name : {"parameters/embed.weight", "adam/v/embed.weight"}) {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "launcher/progress.h"
+#include "launcher/app/progress.h"
 
 namespace weft {
 namespace {

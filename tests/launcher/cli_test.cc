@@ -1,4 +1,4 @@
-#include "launcher/cli.h"
+#include "launcher/app/cli.h"
 
 #include <signal.h>
 
@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "launcher/abort.h"
-#include "launcher/unbuilt.h"
+#include "core/base/error.h"
+#include "launcher/app/abort.h"
+#include "launcher/app/unsupported.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 

@@ -5,9 +5,11 @@
 
 #include <filesystem>
 
+#include "core/host_access.h"
+#include "launcher/checkpoint/loaded_model.h"
 #include "launcher/hf/convert.h"
 #include "launcher/hf/family.h"
-#include "launcher/loaded_model.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/near.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
@@ -31,10 +33,10 @@ Tensor logits_of(Runtime& runtime, const std::string& checkpoint, const Tensor& 
     std::vector<int64_t> rows;
     for (int64_t i = 0; i < length; ++i) rows.push_back(i);
     const Tensor ids = runtime.exec().empty({length}, DType::kI32);
-    std::copy_n(tokens.data<int32_t>() + b * length, length, ids.data<int32_t>());
+    std::copy_n(host<int32_t>(tokens) + b * length, length, host<int32_t>(ids));
     const Sequence sequence = make_sequence(runtime.exec(), {0, static_cast<int32_t>(length)});
     const Tensor logits = model.decode(runtime.exec(), ids, sequence, rows, states);
-    std::copy_n(logits.data<float>(), logits.elements(), all.data<float>() + b * length * vocab);
+    std::copy_n(host<float>(logits), logits.elements(), host<float>(all) + b * length * vocab);
   }
   return all;
 }
@@ -284,8 +286,8 @@ precision = "f32"
                                          "own.toml");
   ParameterStore store;
   const ModelStage stage(config.model, Recompute::kNone, DType::kF32, store);
-  store.allocate(runtime.ledger(), DType::kF32, ParameterStore::Gradients::kNone);
-  store.initialize(runtime.exec(), 5);
+  store.allocate(runtime.pool(), DType::kF32, ParameterStore::Gradients::kNone);
+  initialize(runtime.exec(), store, 5);
   Manifest manifest;
   manifest.config = resolved(config);
   save_checkpoint(checkpoint_folder(folder / "run"), manifest, saved_weights(store), 0);

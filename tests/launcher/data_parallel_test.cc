@@ -5,8 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "launcher/trainer.h"
-#include "parallel/thread_comm.h"
+#include "core/host_access.h"
+#include "launcher/train/trainer.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/near.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/rig.h"
@@ -17,9 +18,7 @@ namespace {
 
 Config tiny(const std::vector<std::string>& overrides = {}) { return tiny_hybrid(overrides); }
 
-History train(const Config& config, int ranks) {
-  return train_on_ranks(config, ranks, rule_batch);
-}
+History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, rule_batch); }
 
 std::vector<double> losses(const History& h) {
   std::vector<double> out;
@@ -100,7 +99,7 @@ TEST(DataParallel, RanksSkipAStepTogether) {
     trainer.initialize();
     Parameter& norm = *trainer.parameters().find("norm.weight");
     if (world.rank() == 1) {
-      norm.master.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+      host<float>(norm.master)[5] = std::numeric_limits<float>::quiet_NaN();
       trainer.publish();
     }
     const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {

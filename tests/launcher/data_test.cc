@@ -1,56 +1,23 @@
-#include "launcher/data.h"
-
 #include <sys/wait.h>
 #include <zlib.h>
 
 #include <csignal>
 #include <regex>
 
-#include "core/error.h"
-#include "core/indexed_dataset.h"
-#include "core/tokenizer.h"
-#include "launcher/data_build.h"
+#include "core/base/error.h"
+#include "launcher/data/data_build.h"
+#include "tests/support/data_command.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
-#include "tests/support/scratch_folder.h"
 
 namespace weft::test {
 namespace {
-
-// Runs `weft data ...` inside this process and returns what it prints.
-std::string run(std::vector<std::string> arguments) {
-  CLI::App app;
-  add_data(app);
-  arguments.insert(arguments.begin(), "data");
-  std::reverse(arguments.begin(), arguments.end());  // what CLI11 expects of a vector
-  testing::internal::CaptureStdout();
-  try {
-    app.parse(arguments);
-  } catch (...) {
-    testing::internal::GetCapturedStdout();
-    throw;
-  }
-  return testing::internal::GetCapturedStdout();
-}
-
-std::vector<std::string> documents_of(const std::string& prefix) {
-  const IndexedDataset data(prefix);
-  std::vector<std::string> texts;
-  for (int64_t d = 0; d < data.documents(); ++d) {
-    const auto ids = data.read(d);
-    EXPECT_EQ(ids.back(), ByteTokenizer::kEndOfDocument);
-    texts.push_back(ByteTokenizer().decode(ids));
-  }
-  return texts;
-}
 
 void put_gzip(const std::string& path, const std::string& text) {
   gzFile file = gzopen(path.c_str(), "wb");
   gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
   gzclose(file);
 }
-
-using Texts = std::vector<std::string>;
 
 TEST(DataBuild, MakesADocumentOfEveryFile) {
   const ScratchFolder folder;
@@ -61,10 +28,11 @@ TEST(DataBuild, MakesADocumentOfEveryFile) {
   put_file(folder / "in/d.bin", "\xff\xfe not text");
   put_file(folder / "in/e.txt", " \n");
   std::filesystem::create_symlink(folder / "in/a.txt", folder / "in/link.txt");
-  const std::string said = run({"build", "--out", folder / "made/x", folder / "in"});
+  const std::string said = run_data({"build", "--out", folder / "made/x", folder / "in"});
   EXPECT_EQ(documents_of(folder / "made/x"), (Texts{"first\n", "second\n", "third, compressed\n"}));
   EXPECT_NE(said.find("34 tokens in 3 documents from 5 files"), std::string::npos) << said;
-  EXPECT_NE(said.find("skipped 1 that are not UTF-8 text, the first in "), std::string::npos) << said;
+  EXPECT_NE(said.find("skipped 1 that are not UTF-8 text, the first in "), std::string::npos)
+      << said;
   EXPECT_NE(said.find("skipped 1 without text"), std::string::npos) << said;
   EXPECT_EQ(IndexedDataset(folder / "made/x").type(), TokenType::kU16);
   EXPECT_EQ(get_file(folder / "made/x.tokenizer.json"), ByteTokenizer().json());
@@ -73,9 +41,9 @@ TEST(DataBuild, MakesADocumentOfEveryFile) {
 TEST(DataBuild, SplitsFilesByLineAndParagraph) {
   const ScratchFolder folder;
   put_file(folder / "in", "one\r\ntwo\n\n \nthree");
-  run({"build", "--out", folder / "line", "--document", "line", folder / "in"});
+  run_data({"build", "--out", folder / "line", "--document", "line", folder / "in"});
   EXPECT_EQ(documents_of(folder / "line"), (Texts{"one", "two", "three"}));
-  run({"build", "--out", folder / "paragraph", "--document", "paragraph", folder / "in"});
+  run_data({"build", "--out", folder / "paragraph", "--document", "paragraph", folder / "in"});
   EXPECT_EQ(documents_of(folder / "paragraph"), (Texts{"one\ntwo\n", "three\n"}));
 }
 
@@ -89,30 +57,32 @@ TEST(DataBuild, ReadsLongFilesInPieces) {
     text += lines.back() + "\n";
   }
   put_gzip(folder / "in.gz", text);
-  run({"build", "--out", folder / "line", "--document", "line", folder / "in.gz"});
+  run_data({"build", "--out", folder / "line", "--document", "line", folder / "in.gz"});
   EXPECT_EQ(documents_of(folder / "line"), lines);
-  run({"build", "--out", folder / "file", folder / "in.gz"});
+  run_data({"build", "--out", folder / "file", folder / "in.gz"});
   EXPECT_EQ(documents_of(folder / "file"), Texts{text});
 }
 
 TEST(DataBuild, ReadsJsonLines) {
   const ScratchFolder folder;
   put_file(folder / "in", "{\"id\": 1, \"body\": \"a\\nb\"}\n\n{\"body\": \"\\u20ac\"}\n");
-  run({"build", "--out", folder / "x", "--jsonl", "--key", "body", folder / "in"});
+  run_data({"build", "--out", folder / "x", "--jsonl", "--key", "body", folder / "in"});
   EXPECT_EQ(documents_of(folder / "x"), (Texts{"a\nb", "\u20ac"}));
   const auto message = [&](const std::string& content) {
     put_file(folder / "bad", content);
     return message_of<ConfigError>([&] {
-      run({"build", "--out", folder / "y", "--jsonl", folder / "bad"});
+      run_data({"build", "--out", folder / "y", "--jsonl", folder / "bad"});
     });
   };
   EXPECT_NE(message("{\"text\": \"x\"}\n{\"txt\": \"x\"}\n")
                 .find("bad:2: no text under the key \"text\"; "
                       "it has texts under [txt]"),
             std::string::npos);
-  EXPECT_NE(message("{\"text\": \"x\"\n").find("bad:1: not JSON: parse error at"), std::string::npos);
+  EXPECT_NE(message("{\"text\": \"x\"\n").find("bad:1: not JSON: parse error at"),
+            std::string::npos);
   EXPECT_NE(message("[1]\n").find("bad:1: a JSON array instead of an object"), std::string::npos);
-  EXPECT_NE(message("{\"text\": 3}\n").find("under the key \"text\" stands a number"), std::string::npos);
+  EXPECT_NE(message("{\"text\": 3}\n").find("under the key \"text\" stands a number"),
+            std::string::npos);
   EXPECT_NE(message("{\"text\": \"\xff\"}\n").find("ill-formed UTF-8 byte"), std::string::npos);
   EXPECT_LT(message("{\"text\": \"" + std::string(100000, 'x') + "\n").size(), 300u);
   EXPECT_FALSE(std::filesystem::exists(folder / "y.bin"));
@@ -122,16 +92,17 @@ TEST(DataBuild, StripsManualPages) {
   const ScratchFolder folder;
   put_gzip(folder / "x.1.gz", ".TH X 1\n.SH NAME\nx \\- a \\fBprogram\\fR\n");
   put_file(folder / "y.1", ".so man1/x.1\n");
-  run({"build", "--out", folder / "x", "--strip", "roff", folder / "x.1.gz", folder / "y.1"});
+  run_data({"build", "--out", folder / "x", "--strip", "roff", folder / "x.1.gz", folder / "y.1"});
   EXPECT_EQ(documents_of(folder / "x"), Texts{"NAME\nx - a program\n"});
 }
 
 TEST(DataBuild, StopsAfterEnoughText) {
   const ScratchFolder folder;
   put_file(folder / "in", "aaaa\nbbbb\ncccc\ndddd\n");
-  run({"build", "--out", folder / "x", "--document", "line", "--max-bytes", "5", folder / "in"});
+  run_data(
+      {"build", "--out", folder / "x", "--document", "line", "--max-bytes", "5", folder / "in"});
   EXPECT_EQ(documents_of(folder / "x"), (Texts{"aaaa", "bbbb"}));
-  run({"build", "--out", folder / "y", "--max-bytes", "1KB", folder / "in"});
+  run_data({"build", "--out", folder / "y", "--max-bytes", "1KB", folder / "in"});
   EXPECT_EQ(documents_of(folder / "y").size(), 1u);
 }
 
@@ -144,8 +115,8 @@ TEST(DataBuild, ShufflesFilesTheSameWayForASeed) {
     put_file(folder / ("in/" + names.back()), names.back());
   }
   for (const char* out : {"x", "y"})
-    run({"build", "--out", folder / out, "--shuffle", "3", folder / "in"});
-  run({"build", "--out", folder / "z", "--shuffle", "4", folder / "in"});
+    run_data({"build", "--out", folder / out, "--shuffle", "3", folder / "in"});
+  run_data({"build", "--out", folder / "z", "--shuffle", "4", folder / "in"});
   Texts x = documents_of(folder / "x");
   EXPECT_EQ(x, documents_of(folder / "y"));
   EXPECT_NE(x, documents_of(folder / "z"));
@@ -158,26 +129,27 @@ TEST(DataBuild, RefusesWhatCannotWork) {
   const ScratchFolder folder;
   put_file(folder / "in", "text");
   put_file(folder / "empty", "");
-  EXPECT_THROW(run({"build", "--out", folder / "x", folder / "absent"}), ConfigError);
-  EXPECT_THROW(run({"build", "--out", folder / "x", folder / "empty"}), ConfigError);
+  EXPECT_THROW(run_data({"build", "--out", folder / "x", folder / "absent"}), ConfigError);
+  EXPECT_THROW(run_data({"build", "--out", folder / "x", folder / "empty"}), ConfigError);
   EXPECT_FALSE(std::filesystem::exists(folder / "x.bin"));
-  EXPECT_THROW(run({"build", "--out", folder / "x", "--document", "page", folder / "in"}),
+  EXPECT_THROW(run_data({"build", "--out", folder / "x", "--document", "page", folder / "in"}),
                CLI::Error);
-  EXPECT_THROW(run({"build", "--out", folder / "x", "--jsonl", "--strip", "roff", folder / "in"}),
-               ConfigError);
-  run({"build", "--out", folder / "x", folder / "in"});
+  EXPECT_THROW(
+      run_data({"build", "--out", folder / "x", "--jsonl", "--strip", "roff", folder / "in"}),
+      ConfigError);
+  run_data({"build", "--out", folder / "x", folder / "in"});
   const std::string message = message_of<ConfigError>([&] {
-    run({"build", "--out", folder / "x", folder / "in"});
+    run_data({"build", "--out", folder / "x", folder / "in"});
   });
   EXPECT_NE(message.find("--force"), std::string::npos);
   put_file(folder / "in", "other");
-  run({"build", "--out", folder / "x", "--force", folder / "in"});
+  run_data({"build", "--out", folder / "x", "--force", folder / "in"});
   EXPECT_EQ(documents_of(folder / "x"), Texts{"other"});
   std::string damaged;
   put_gzip(folder / "g.gz", std::string(1000, 'x'));
   damaged = get_file(folder / "g.gz");
   put_file(folder / "g.gz", damaged.substr(0, damaged.size() / 2));
-  EXPECT_THROW(run({"build", "--out", folder / "g", folder / "g.gz"}), ConfigError);
+  EXPECT_THROW(run_data({"build", "--out", folder / "g", folder / "g.gz"}), ConfigError);
 }
 
 const std::string kSmallVocabulary = "tests/golden/tokenizers/llama3.json";
@@ -186,7 +158,9 @@ const std::string kSmallVocabulary = "tests/golden/tokenizers/llama3.json";
 void put_lines(const std::string& path) {
   std::string text;
   for (int i = 0; i < 400; ++i) {
-    text += i % 7 == 0 ? "" : i % 11 == 0 ? "\xff" : fmt::format("line {} of caf\u00e9s, {} times", i, i * i);
+    text += i % 7 == 0    ? ""
+            : i % 11 == 0 ? "\xff"
+                          : fmt::format("line {} of caf\u00e9s, {} times", i, i * i);
     text += "\n";
   }
   put_file(path, text);
@@ -200,10 +174,6 @@ DataBuild small_build(const std::string& in, const std::string& out) {
   o.out = out;
   o.batch_bytes = 200;  // many batches of a few lines
   return o;
-}
-
-std::string files_of_dataset(const std::string& prefix) {
-  return get_file(prefix + ".bin") + get_file(prefix + ".idx") + get_file(prefix + ".tokenizer.json");
 }
 
 TEST(DataBuild, EncodesWithATokenizerOnAnyNumberOfThreads) {
@@ -223,9 +193,10 @@ TEST(DataBuild, EncodesWithATokenizerOnAnyNumberOfThreads) {
   const IndexedDataset data(folder / "x1");
   EXPECT_EQ(data.read(0), tokenizer->encode_document("line 1 of caf\u00e9s, 1 times"));
   EXPECT_EQ(get_file(folder / "x1.tokenizer.json"), get_file(in_project(kSmallVocabulary)));
-  EXPECT_EQ(run({"inspect", folder / "x1", "--document", "1"}), "line 2 of caf\u00e9s, 4 times\n");
-  EXPECT_NE(run({"inspect", folder / "x1"}).find("vocabulary 420 ids"), std::string::npos);
-  EXPECT_NE(run({"check", folder / "x1"}).find("all ids below 420"), std::string::npos);
+  EXPECT_EQ(run_data({"inspect", folder / "x1", "--document", "1"}),
+            "line 2 of caf\u00e9s, 4 times\n");
+  EXPECT_NE(run_data({"inspect", folder / "x1"}).find("vocabulary 420 ids"), std::string::npos);
+  EXPECT_NE(run_data({"check", folder / "x1"}).find("all ids below 420"), std::string::npos);
 }
 
 // Killed after any number of batches, and again, the dataset becomes the same bytes.
@@ -293,7 +264,8 @@ TEST(DataBuild, StartsOverAfterItWasKilledAtTheVeryEnd) {
   EXPECT_EQ(files_of_dataset(o.out), whole);
 }
 
-// Killed between any two changes of the files at the end: the next start moves what is left, and asks for no --force.
+// Killed between any two changes of the files at the end: the next start moves what is left, and
+// asks for no --force.
 TEST(DataBuild, IsCompletedAfterAKillAnywhereWhileItFinished) {
   const ScratchFolder folder;
   put_lines(folder / "in");
@@ -365,40 +337,44 @@ TEST(DataTokenizer, TrainsWhatBuildUses) {
   const ScratchFolder folder;
   put_lines(folder / "in");
   const auto train = [&](const std::string& out, const std::string& threads) {
-    return run({"tokenizer", "--vocab", "300", "--document", "line", "--out", out, "--threads", threads, folder / "in"});
+    return run_data({"tokenizer", "--vocab", "300", "--document", "line", "--out", out, "--threads",
+                     threads, folder / "in"});
   };
   EXPECT_NE(train(folder / "a.json", "1").find("300 tokens from"), std::string::npos);
   train(folder / "b.json", "3");
   EXPECT_EQ(get_file(folder / "a.json"), get_file(folder / "b.json"));
   EXPECT_THROW(train(folder / "a.json", "1"), ConfigError);  // exists
-  run({"build", "--out", folder / "x", "--document", "line", "--tokenizer", folder / "a.json", folder / "in"});
-  EXPECT_EQ(run({"inspect", folder / "x", "--document", "1"}), "line 2 of caf\u00e9s, 4 times\n");
+  run_data({"build", "--out", folder / "x", "--document", "line", "--tokenizer", folder / "a.json",
+            folder / "in"});
+  EXPECT_EQ(run_data({"inspect", folder / "x", "--document", "1"}),
+            "line 2 of caf\u00e9s, 4 times\n");
   EXPECT_LT(IndexedDataset(folder / "x").tokens(), 311 * 15);
-  EXPECT_THROW(run({"tokenizer", "--vocab", "200", "--out", folder / "c.json", folder / "in"}), ConfigError);
+  EXPECT_THROW(run_data({"tokenizer", "--vocab", "200", "--out", folder / "c.json", folder / "in"}),
+               ConfigError);
 }
 
 TEST(DataInspect, ShowsStatisticsAndDocuments) {
   const ScratchFolder folder;
   put_file(folder / "in", "one\ntwo three\n");
-  run({"build", "--out", folder / "x", "--document", "line", folder / "in"});
-  const std::string said = run({"inspect", folder / "x.bin"});
+  run_data({"build", "--out", folder / "x", "--document", "line", folder / "in"});
+  const std::string said = run_data({"inspect", folder / "x.bin"});
   EXPECT_NE(said.find("documents  2\n"), std::string::npos) << said;
   EXPECT_NE(said.find("tokens     14 as u16"), std::string::npos) << said;
   EXPECT_NE(said.find("document 1: two three"), std::string::npos) << said;
-  EXPECT_EQ(run({"inspect", folder / "x", "--document", "1"}), "two three\n");
-  EXPECT_EQ(run({"inspect", folder / "x", "--document", "0", "--ids"}), "111 110 101 256\n");
-  EXPECT_THROW(run({"inspect", folder / "x", "--document", "2"}), ConfigError);
+  EXPECT_EQ(run_data({"inspect", folder / "x", "--document", "1"}), "two three\n");
+  EXPECT_EQ(run_data({"inspect", folder / "x", "--document", "0", "--ids"}), "111 110 101 256\n");
+  EXPECT_THROW(run_data({"inspect", folder / "x", "--document", "2"}), ConfigError);
 }
 
 TEST(DataCheck, FindsTokensBeyondTheVocabulary) {
   const ScratchFolder folder;
   put_file(folder / "in", "text");
-  run({"build", "--out", folder / "x", folder / "in"});
-  EXPECT_NE(run({"check", folder / "x", "--vocab", "257"}).find("sound, 5 tokens"),
+  run_data({"build", "--out", folder / "x", folder / "in"});
+  EXPECT_NE(run_data({"check", folder / "x", "--vocab", "257"}).find("sound, 5 tokens"),
             std::string::npos);
-  EXPECT_NE(run({"check", folder / "x"}).find("sound"), std::string::npos);
-  EXPECT_THROW(run({"check", folder / "x", "--vocab", "256"}), ConfigError);
-  EXPECT_THROW(run({"check", folder / "x", "--vocab", "0"}), CLI::Error);
+  EXPECT_NE(run_data({"check", folder / "x"}).find("sound"), std::string::npos);
+  EXPECT_THROW(run_data({"check", folder / "x", "--vocab", "256"}), ConfigError);
+  EXPECT_THROW(run_data({"check", folder / "x", "--vocab", "0"}), CLI::Error);
 }
 
 TEST(DataHelp, HasAnExampleForEachCommand) {

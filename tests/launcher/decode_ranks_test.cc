@@ -6,11 +6,11 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "core/safetensors.h"
-#include "launcher/generator.h"
-#include "launcher/model_ranks.h"
-#include "launcher/scorer.h"
-#include "parallel/thread_comm.h"
+#include "core/files/safetensors.h"
+#include "launcher/eval/scorer.h"
+#include "launcher/generate/generator.h"
+#include "launcher/generate/model_ranks.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/mpirun_fixture.h"
 #include "tests/support/near.h"
 #include "tests/support/random_model.h"
@@ -204,12 +204,12 @@ TEST_F(DecodeCommands, GenerateWritesTheTextOfOneRank) {
   const nlohmann::json shared = json_of(2, all);  // prompts on both ranks
   EXPECT_EQ(shared["texts"], one["texts"]);
 
-  // A stop string ends the text on all ranks. Bytes that are no UTF-8 are shown as another character:
-  // the string is a plain one, not the first.
+  // A stop string ends the text on all ranks. Bytes that are no UTF-8 are shown as another
+  // character: the string is a plain one, not the first.
   const std::string text = one["texts"][0];
   size_t at = 1;
-  while (at < text.size() && (static_cast<unsigned char>(text[at]) >= 0x80 ||
-                              text.find(text[at]) != at)) {
+  while (at < text.size() &&
+         (static_cast<unsigned char>(text[at]) >= 0x80 || text.find(text[at]) != at)) {
     ++at;
   }
   ASSERT_LT(at, text.size()) << text;

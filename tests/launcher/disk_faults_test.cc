@@ -1,4 +1,5 @@
-// Disks that are full, small, read-only or broken: training tells, and nothing that was saved is lost.
+// Disks that are full, small, read-only or broken: training tells, and nothing that was saved is
+// lost.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -9,10 +10,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/indexed_dataset.h"
-#include "launcher/data_build.h"
-#include "launcher/resume.h"
-#include "parallel/checkpoint_folder.h"
+#include "core/data/indexed_dataset.h"
+#include "launcher/checkpoint/checkpoint_lookup.h"
+#include "launcher/data/data_build.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
 #include "tests/support/drill.h"
 #include "tests/support/program.h"
 
@@ -31,11 +32,17 @@ class DiskFaults : public testing::Test {
     writer.finish();
   }
 
-  std::vector<std::string> train(const std::string& run, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> all = {"train", in_project("configs/tiny.toml"),
-                                    "data.train=[\"" + (folder / "corpus") + "\"]", "run.dir=" + run,
-                                    "train.steps=4", "train.sequence=16", "train.global_batch=2",
-                                    "train.micro_batch=1", "run.checkpoint_every=2"};
+  std::vector<std::string> train(const std::string& run,
+                                 const std::vector<std::string>& more = {}) {
+    std::vector<std::string> all = {"train",
+                                    in_project("configs/tiny.toml"),
+                                    "data.train=[\"" + (folder / "corpus") + "\"]",
+                                    "run.dir=" + run,
+                                    "train.steps=4",
+                                    "train.sequence=16",
+                                    "train.global_batch=2",
+                                    "train.micro_batch=1",
+                                    "run.checkpoint_every=2"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -97,7 +104,8 @@ TEST_F(DiskFaults, ADiskThatFillsUpIsToldAndTheCheckpointBeforeStays) {
   program.signal(SIGTERM);
   const Outcome full = program.wait();
   EXPECT_EQ(full.code, 3) << full.out << full.err;
-  EXPECT_NE(full.out.find("a checkpoint takes 19.2 MiB, the disk has "), std::string::npos) << full.out;
+  EXPECT_NE(full.out.find("a checkpoint takes 19.2 MiB, the disk has "), std::string::npos)
+      << full.out;
   EXPECT_NE(full.err.find("could not be saved"), std::string::npos) << full.err;
   fs::remove(folder / "disk/filler");
   const int64_t kept = open_checkpoint(run).manifest.step;
@@ -150,7 +158,8 @@ TEST_F(DiskFaults, TrainingGoesOnWithoutMetricsWhileADiskIsFull) {
   const int64_t kept = open_checkpoint(run).manifest.step;
   fs::remove(folder / "disk/filler");
   const int64_t known = said(works);
-  ASSERT_TRUE(program.wait_until([&] { return said(works) > known || said(works) == said(fails); }));
+  ASSERT_TRUE(
+      program.wait_until([&] { return said(works) > known || said(works) == said(fails); }));
   ASSERT_TRUE(program.wait_until([&] { return open_checkpoint(run).manifest.step > kept; }));
   program.signal(SIGTERM);
   const Outcome o = program.wait();
@@ -169,7 +178,8 @@ TEST_F(DiskFaults, TrainingGoesOnWithoutMetricsWhileADiskIsFull) {
   EXPECT_LT(lines, last);
 }
 
-// A dataset that the disk cannot hold: a clear error, and on a larger one it goes on to the same bytes.
+// A dataset that the disk cannot hold: a clear error, and on a larger one it goes on to the same
+// bytes.
 TEST_F(DiskFaults, BuildingADatasetGoesOnWhenTheDiskHasBecomeLarger) {
   const SmallDisk disk(folder / "disk", "size=1m");
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small tmpfs needs root";
@@ -185,7 +195,9 @@ TEST_F(DiskFaults, BuildingADatasetGoesOnWhenTheDiskHasBecomeLarger) {
   build_dataset(build);
   build.out = folder / "disk/x";
   const std::string why = message_of<Error>([&] { build_dataset(build); });
-  EXPECT_NE(why.find("disk/x.building: No space left on device; started again, it goes on"), std::string::npos) << why;
+  EXPECT_NE(why.find("disk/x.building: No space left on device; started again, it goes on"),
+            std::string::npos)
+      << why;
   EXPECT_FALSE(fs::exists(build.out + ".bin"));
   const Outcome o = run_weft({"data", "build", "--out", folder / "disk/y", folder / "text"});
   EXPECT_EQ(o.code, 3) << o.out;
@@ -221,7 +233,8 @@ TEST_F(DiskFaults, AReadOnlyFolderIsRefusedAtTheStart) {
   const SmallDisk disk(folder / "disk", "size=64m");
   const std::string run = folder / "disk/run";
   fs::create_directories(run);
-  const bool made = disk.mounted() ? disk.read_only() : geteuid() != 0 && chmod(run.c_str(), 0500) == 0;
+  const bool made =
+      disk.mounted() ? disk.read_only() : geteuid() != 0 && chmod(run.c_str(), 0500) == 0;
   if (!made) GTEST_SKIP() << "as root without the right to mount, every folder can be written";
   const Outcome o = run_weft(train(run));
   EXPECT_EQ(o.code, 2) << o.out << o.err;
@@ -232,7 +245,8 @@ TEST_F(DiskFaults, AReadOnlyFolderIsRefusedAtTheStart) {
 TEST_F(DiskFaults, AFolderThatVanishesWhileTrainingIsMadeAgain) {
   // Halted before step 7: the save of step 4, in the foreground, is over.
   const Drill drill("0:7:stopped");
-  Program program(train(folder / "run", {"train.steps=8", "run.checkpoint_every=4", "run.background_save=false"}));
+  Program program(train(folder / "run",
+                        {"train.steps=8", "run.checkpoint_every=4", "run.background_save=false"}));
   ASSERT_TRUE(program.wait_for_halt());
   expect_whole(folder / "run", 4);
   fs::remove_all(folder / "run/checkpoints");

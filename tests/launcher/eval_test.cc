@@ -3,9 +3,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/indexed_dataset.h"
-#include "core/recall_task.h"
-#include "launcher/scorer.h"
+#include "core/data/indexed_dataset.h"
+#include "core/data/recall_task.h"
+#include "core/host_access.h"
+#include "launcher/eval/scorer.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/random_model.h"
@@ -26,7 +27,7 @@ std::vector<double> naive_losses(Exec& exec, const LoadedModel& model,
                                  std::vector<int32_t>* choices = nullptr) {
   const auto inputs = static_cast<int64_t>(tokens.size()) - 1;
   const Tensor ids = exec.empty({inputs}, DType::kI32);
-  std::copy_n(tokens.begin(), inputs, ids.data<int32_t>());
+  std::copy_n(tokens.begin(), inputs, host<int32_t>(ids));
   std::vector<int64_t> rows;
   for (int64_t i = 0; i < inputs; ++i) rows.push_back(i);
   ModelStage::States states;
@@ -35,7 +36,7 @@ std::vector<double> naive_losses(Exec& exec, const LoadedModel& model,
   const int64_t vocab = logits.shape()[1];
   std::vector<double> losses;
   for (int64_t i = 0; i < inputs; ++i) {
-    const float* at = logits.data<float>() + i * vocab;
+    const float* at = host<float>(logits) + i * vocab;
     const double top = *std::max_element(at, at + vocab);
     if (choices != nullptr) {
       choices->push_back(
@@ -166,8 +167,8 @@ TEST_F(Eval, TextsStartAsTheTokenizersTemplateSays) {
     tokens.push_back(tokenizer["model"]["vocab"][std::string(1, c)].get<int32_t>());
   }
   put_file(folder_ / "text", text);
-  const auto result = eval(
-      {"perplexity", "--text", folder_ / "text", "--tokenizer", folder_ / "tokenizer.json"});
+  const auto result =
+      eval({"perplexity", "--text", folder_ / "text", "--tokenizer", folder_ / "tokenizer.json"});
   const double want = sum(naive(tokens));
   EXPECT_EQ(result["tokens"], 5);
   EXPECT_NEAR(result["loss"].get<double>(), want / 5, 1e-4 * want / 5);

@@ -2,9 +2,9 @@
 // over data, sequence and tensor ranks in every way; the same training as on one rank.
 #include <gtest/gtest.h>
 
-#include "launcher/trainer.h"
-#include "parallel/checkpoint.h"
-#include "parallel/thread_comm.h"
+#include "launcher/train/trainer.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/near.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/rig.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <fstream>
 
-#include "parallel/heartbeat.h"
+#include "parallel/watchdog/heartbeat.h"
 #include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
@@ -106,7 +106,8 @@ Outcome Faults::slow(const std::string& at, int times, const std::vector<std::st
   arguments.insert(arguments.end(), more.begin(), more.end());
   Program program(in_project("launcher/run"), on_ranks(kRanks, train("drill", arguments)));
   program.wait_until([&] {
-    const std::string said = program.err_so_far(), words = "which the others wait for:\n    rank 1 (";
+    const std::string said = program.err_so_far(),
+                      words = "which the others wait for:\n    rank 1 (";
     int count = 0;
     for (size_t i = 0; (i = said.find(words, i)) != std::string::npos; ++i) ++count;
     return count >= times;
@@ -127,8 +128,9 @@ TEST_F(Faults, ASlowRankIsNamedAndTheRunGoesOn) {
 // A save longer than run.watchdog_seconds, in the foreground, during which bytes are written: the
 // others wait, say so (the fourth time after 8 seconds), and nobody is ended.
 TEST_F(Faults, ASlowSaveIsNamedAndNoReasonToEndTheJob) {
-  const Outcome o = slow("1:2:written:slow", 4,
-                         {"run.checkpoint_every=2", "run.background_save=false", "run.watchdog_seconds=5"});
+  const Outcome o =
+      slow("1:2:written:slow", 4,
+           {"run.checkpoint_every=2", "run.background_save=false", "run.watchdog_seconds=5"});
   EXPECT_EQ(o.code, 0) << o.err;
   expect_says(o, "step 2, saving");
   EXPECT_EQ(o.err.find("are ended"), std::string::npos) << o.err;

@@ -3,7 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "launcher/generator.h"
+#include "core/host_access.h"
+#include "launcher/generate/generator.h"
 #include "tests/support/near.h"
 #include "tests/support/program.h"
 #include "tests/support/random_model.h"
@@ -13,7 +14,7 @@ namespace {
 
 Tensor ids(Exec& exec, const std::vector<int32_t>& tokens) {
   const Tensor t = exec.empty({static_cast<int64_t>(tokens.size())}, DType::kI32);
-  std::copy(tokens.begin(), tokens.end(), t.data<int32_t>());
+  std::copy(tokens.begin(), tokens.end(), host<int32_t>(t));
   return t;
 }
 
@@ -33,9 +34,9 @@ TEST(Decoding, TokenByTokenGivesTheLogitsOfOnePass) {
   std::vector<int64_t> rows(tokens.size());
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   ModelStage::States states;
-  const Tensor whole = model.decode(
-      exec, ids(exec, tokens), make_sequence(exec, {0, static_cast<int32_t>(tokens.size())}), rows,
-      states);
+  const Tensor whole =
+      model.decode(exec, ids(exec, tokens),
+                   make_sequence(exec, {0, static_cast<int32_t>(tokens.size())}), rows, states);
   states.clear();
   for (size_t i = 0; i < tokens.size(); ++i) {
     const Sequence next = make_sequence(exec, {0, 1}, {static_cast<int32_t>(i)});

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "launcher/golden.h"
+#include "launcher/verify/golden.h"
 #include "layers/mixers/registry.h"
 #include "tests/support/paths.h"
 #include "tests/support/rig.h"

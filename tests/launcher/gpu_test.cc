@@ -6,13 +6,14 @@
 
 #include <fmt/format.h>
 
-#include "core/cuda_driver.h"
+#include "core/gpu/cuda_driver.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
 namespace {
 
-// What this build was configured with is there, loads and tells its version; nothing else is claimed.
+// What this build was configured with is there, loads and tells its version; nothing else is
+// claimed.
 TEST(Gpu, InfoTellsTheVersionsOfWhatIsLinkedAndNeedsNoDriver) {
   const Outcome json = run_weft({"info", "--json"});
   ASSERT_EQ(json.code, 0) << json.err;

@@ -145,8 +145,8 @@ TEST_F(Layouts, OfFreeRoutingFollowTheLossesOfOneRank) {
        {LayoutCase{.tensor = 2, .sequence = 2, .expert = 2},
         LayoutCase{.sequence = 3, .data = 2, .expert = 6}, LayoutCase{.pipe = 2, .data = 2}}) {
     const History many = train(layout, {});
-    // Before weights differ: the closest of all ranks, micro-batches and layers is that of one rank,
-    // as far as logits of size one are the same.
+    // Before weights differ: the closest of all ranks, micro-batches and layers is that of one
+    // rank, as far as logits of size one are the same.
     EXPECT_NEAR(smallest_margin(many.steps[0]), smallest_margin(one.steps[0]), one.bounds.loss(0))
         << layout.name();
     bool alike = true;

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "core/run_config.h"
-#include "launcher/golden.h"
-#include "launcher/unbuilt.h"
+#include "core/config/run_config.h"
+#include "launcher/app/unsupported.h"
+#include "launcher/verify/golden.h"
 #include "tests/support/paths.h"
 
 namespace weft::test {

@@ -154,16 +154,15 @@ TEST_F(Mpirun, ACheckpointOfTwoRanksIsResumedByOneAndByThree) {
 // Tensor ranks alone, and with sequence ranks; their checkpoint is everybody's.
 TEST_F(Mpirun, TensorRanksGiveTheSameLossesAndCheckpoints) {
   ASSERT_EQ(run_weft(train("one", {"train.steps=5"})).code, 0);
-  const Outcome two = run_ranked(
-      2, train("two", {"train.steps=5", "run.checkpoint_every=3", "parallel.tensor=2",
-                       "run.check_collectives=true"}));
+  const Outcome two =
+      run_ranked(2, train("two", {"train.steps=5", "run.checkpoint_every=3", "parallel.tensor=2",
+                                  "run.check_collectives=true"}));
   ASSERT_EQ(two.code, 0) << two.err;
   expect_near(losses("two"), losses("one"));
   std::filesystem::remove_all(folder / "two/checkpoints/step-000000005");
   for (const int ranks : {1, 4}) {
     const std::string run = "resumed" + std::to_string(ranks);
-    std::filesystem::copy(folder / "two", folder / run,
-                          std::filesystem::copy_options::recursive);
+    std::filesystem::copy(folder / "two", folder / run, std::filesystem::copy_options::recursive);
     std::vector<std::string> more = {"train.steps=5"};
     if (ranks == 4) more.insert(more.end(), {"parallel.tensor=2", "parallel.sequence=2"});
     const Outcome o = run_ranked(ranks, train(run, more));

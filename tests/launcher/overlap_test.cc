@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "parallel/thread_comm.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/rank_training.h"
 
 namespace weft::test {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 
-#include "parallel/heartbeat.h"
+#include "parallel/watchdog/heartbeat.h"
 #include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {

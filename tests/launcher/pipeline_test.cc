@@ -4,8 +4,9 @@
 
 #include <map>
 
-#include "launcher/trainer.h"
-#include "parallel/thread_comm.h"
+#include "core/host_access.h"
+#include "launcher/train/trainer.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/drill.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/rig.h"
@@ -225,7 +226,7 @@ TEST(Pipeline, StagesSkipAStepTogether) {
   const Config config = tiny(pipe(4, {}));
   on_ranks(config, 4, [&](Trainer& trainer, Runtime&, Mesh&) {
     if (Parameter* norm = trainer.parameters().find("block.2.norm1.weight")) {
-      norm->master.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+      host<float>(norm->master)[5] = std::numeric_limits<float>::quiet_NaN();
       trainer.publish();
     }
     const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {
@@ -236,7 +237,8 @@ TEST(Pipeline, StagesSkipAStepTogether) {
   });
 }
 
-// What a message about a failure says of the place: the step, and the layer of whatever stage it is.
+// What a message about a failure says of the place: the step, and the layer of whatever stage it
+// is.
 TEST(Pipeline, AFailureInALayerIsPlacedThere) {
   const Config config = tiny(pipe(2, {}));
   for (const std::string phase : {"forward", "backward"}) {

@@ -116,9 +116,9 @@ Config model_of(const MixerChoice& choice, const std::vector<std::string>& overr
   if (options.contains("kv_heads")) layer += "kv_heads = 2\n";
   // Rebased divides by a sum of squared scores, of one where a document starts, which can be as
   // small as its epsilon: then gradients spike, and one rank at another instruction set is as far
-  // off as several: by more than 1e-4 of the norm with half of the seeds 1 to 24 (seed 3: 0.03). The
-  // seed is the first with which one rank at avx2 is within 1e-6 of itself at avx512_bf16, whatever
-  // several ranks give.
+  // off as several: by more than 1e-4 of the norm with half of the seeds 1 to 24 (seed 3: 0.03).
+  // The seed is the first with which one rank at avx2 is within 1e-6 of itself at avx512_bf16,
+  // whatever several ranks give.
   const char* seed = mixer.name == "rebased" ? "train.seed=7" : "train.seed=1";
   return tiny_config(fmt::format(R"(
 [model]

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "parallel/layout.h"
+#include "parallel/layout/layout.h"
 #include "tests/support/rig.h"
 
 namespace weft::test {

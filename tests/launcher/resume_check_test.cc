@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "core/indexed_dataset.h"
+#include "core/data/indexed_dataset.h"
 #include "tests/support/tiny_runs.h"
 
 namespace weft::test {

@@ -1,12 +1,13 @@
-// Stop and resume equals uninterrupted, bit for bit; damage is named and the checkpoint before it is used.
+// Stop and resume equals uninterrupted, bit for bit; damage is named and the checkpoint before it
+// is used.
 #include <signal.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/rng.h"
-#include "parallel/checkpoint.h"
-#include "parallel/checkpoint_folder.h"
+#include "core/base/rng.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
 #include "tests/support/drill.h"
 #include "tests/support/tiny_runs.h"
 
@@ -58,19 +59,23 @@ std::map<std::string, std::string> hashes_of(const std::string& checkpoint, cons
   return hashes;
 }
 
-// Checkpoints hold f32 whatever a run computes in: after a step that changes nothing, the weights are
-// those that the run in the other precision left, to the bit.
+// Checkpoints hold f32 whatever a run computes in: after a step that changes nothing, the weights
+// are those that the run in the other precision left, to the bit.
 TEST_F(Resume, GoesOnInAnotherPrecision) {
-  for (const auto& [first, second] : std::map<std::string, std::string>{{"bf16", "f32"}, {"f32", "bf16"}}) {
+  for (const auto& [first, second] :
+       std::map<std::string, std::string>{{"bf16", "f32"}, {"f32", "bf16"}}) {
     const std::string run = first + "_first";
     ASSERT_EQ(run_weft(arguments(run, {"train.steps=4", "train.precision=" + first})).code, 0);
-    const Outcome o = run_weft(
-        arguments(run, {"train.steps=5", "train.precision=" + second, "optimizer.lr=0", "model.moe.bias_rate=0"}));
+    const Outcome o = run_weft(arguments(run, {"train.steps=5", "train.precision=" + second,
+                                               "optimizer.lr=0", "model.moe.bias_rate=0"}));
     ASSERT_EQ(o.code, 0) << o.err;
-    EXPECT_NE(o.out.find(fmt::format(R"(train.precision "{}" -> "{}")", first, second)), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find(fmt::format(R"(train.precision "{}" -> "{}")", first, second)),
+              std::string::npos)
+        << o.out;
     const auto found = checkpoints(run);
     ASSERT_EQ(found.size(), 2u);
-    const auto before = hashes_of(found[0], "parameters/"), after = hashes_of(found[1], "parameters/");
+    const auto before = hashes_of(found[0], "parameters/"),
+               after = hashes_of(found[1], "parameters/");
     EXPECT_GT(before.size(), 10u);
     EXPECT_EQ(before, after) << first;
     EXPECT_NE(hashes_of(found[0], "adam/m/"), hashes_of(found[1], "adam/m/")) << "no step was made";
@@ -95,7 +100,9 @@ TEST_F(Resume, PassesOverADamagedCheckpointAndSaysSo) {
 // 1000 random bits of a small checkpoint, in every one of its files: each flip is seen.
 TEST_F(Resume, EveryFlippedBitIsSeen) {
   ASSERT_EQ(run_weft(arguments("run", {"train.steps=1", "model.hidden=32", "model.vocab=100",
-                                       "model.moe.ffn=16"})).code, 0);
+                                       "model.moe.ffn=16"}))
+                .code,
+            0);
   const fs::path path = checkpoints("run").back();
   ASSERT_NO_THROW(verify_completely(path));
   std::vector<fs::path> files;
@@ -131,7 +138,8 @@ TEST_F(Resume, KeepsTheNewestAndRemovesOlderOnes) {
 
 TEST_F(Resume, StartsFromTheWeightsOfAnotherRun) {
   ASSERT_EQ(run_weft(arguments("first", {"train.steps=12"})).code, 0);
-  const Outcome o = run_weft(arguments("second", {"run.init=" + (folder_ / "first"), "train.steps=1"}));
+  const Outcome o =
+      run_weft(arguments("second", {"run.init=" + (folder_ / "first"), "train.steps=1"}));
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_LT(losses("second")[1], losses("first")[1]);
   const Outcome missing = run_weft(arguments("third", {"run.init=" + (folder_ / "nowhere")}));

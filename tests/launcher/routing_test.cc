@@ -4,9 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "core/safetensors.h"
-#include "launcher/expert_metrics.h"
-#include "launcher/trainer.h"
+#include "core/files/safetensors.h"
+#include "core/host_access.h"
+#include "launcher/train/expert_metrics.h"
+#include "launcher/train/trainer.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -66,8 +67,8 @@ Batch batch_of(const Config& config, Pool& pool, int64_t first, int64_t rows) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t t = 0; t < length; ++t) {
       const int64_t value = (first + r) * 5 + t * t * 3;
-      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
-      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+      host<int32_t>(batch.tokens)[r * length + t] = static_cast<int32_t>(value % 61);
+      host<int32_t>(batch.targets)[r * length + t] = static_cast<int32_t>((value + 3) % 61);
     }
     batch.documents.push_back(static_cast<int32_t>((r + 1) * length));
   }
@@ -81,9 +82,10 @@ struct TrainingRun {
   }
   StepResult step() {
     const int64_t step = next++;
-    return trainer.step(step, step * config.train.global_batch, [&](Pool& pool, int64_t first, int64_t rows) {
-      return batch_of(config, pool, first, rows);
-    });
+    return trainer.step(step, step * config.train.global_batch,
+                        [&](Pool& pool, int64_t first, int64_t rows) {
+                          return batch_of(config, pool, first, rows);
+                        });
   }
   std::vector<double> losses() {
     std::vector<double> out;
@@ -94,7 +96,7 @@ struct TrainingRun {
   std::vector<float> weights() {
     std::vector<float> out;
     for (const Parameter& p : trainer.parameters().all()) {
-      out.insert(out.end(), p.master.data<float>(), p.master.data<float>() + p.master.elements());
+      out.insert(out.end(), host<float>(p.master), host<float>(p.master) + p.master.elements());
     }
     return out;
   }
@@ -140,7 +142,7 @@ TEST(RoutingRun, TheBiasFollowsTheCountsOfTheWholeStepAndNotTheOptimizer) {
       const double short_of =
           static_cast<double>(pairs) / 6 - static_cast<double>(report.counts[e]);
       want[e] += short_of > 0 ? 0.01f : short_of < 0 ? -0.01f : 0.0f;
-      EXPECT_EQ(bias.master.data<float>()[e], want[e]);
+      EXPECT_EQ(host<float>(bias.master)[e], want[e]);
     }
   }
 }
@@ -149,14 +151,14 @@ TEST(RoutingRun, BuffersAreNotInTheGradientNorm) {
   TrainingRun run(config_with(everything()));
   ParameterStore& store = run.trainer.parameters();
   const double lr = 1e-2;
-  Optimizer optimizer(store, run.runtime.ledger(), {});
-  store.zero_gradients(run.runtime.exec());
+  Optimizer optimizer(store, run.runtime.pool(), {});
+  zero_gradients(run.runtime.exec(), store);
   for (const char* name : {"block.0.moe.router.bias", "block.0.moe.router.load"}) {
     Parameter& buffer = run.parameter(name);
     EXPECT_TRUE(buffer.spec.buffer);
-    std::fill_n(buffer.grad.data<float>(), 6, 3.0f);
+    std::fill_n(host<float>(buffer.grad), 6, 3.0f);
     optimizer.step(run.runtime.exec(), lr, 1.0, 1);
-    for (int e = 0; e < 6; ++e) EXPECT_EQ(buffer.master.data<float>()[e], 0.0f);
+    for (int e = 0; e < 6; ++e) EXPECT_EQ(host<float>(buffer.master)[e], 0.0f);
   }
   EXPECT_EQ(optimizer.gradient_norm(run.runtime.exec()), 0.0);
 }
@@ -172,7 +174,7 @@ TEST(RoutingRun, ScopesThatDoNotDependOnMicroBatches) {
                        std::string("train.micro_batch=") + micro}));
       for (const char* name : {"block.0.moe.router.load", "block.2.moe.router.load"}) {
         Parameter* load = run.trainer.parameters().find(name);
-        for (int e = 0; load && e < 6; ++e) load->master.data<float>()[e] = e == 1 ? 0.5f : 0.1f;
+        for (int e = 0; load && e < 6; ++e) host<float>(load->master)[e] = e == 1 ? 0.5f : 0.1f;
       }
       std::vector<double> out;
       for (int i = 0; i < 4; ++i) {
@@ -192,10 +194,10 @@ TEST(RoutingRun, AStepThatIsNotFiniteLeavesBuffersAloneAndIsNamed) {
   TrainingRun run(config_with(everything()));
   run.step();
   Parameter& router = run.parameter("block.2.moe.router.weight");
-  router.master.data<float>()[7] = std::numeric_limits<float>::quiet_NaN();
+  host<float>(router.master)[7] = std::numeric_limits<float>::quiet_NaN();
   run.trainer.publish();
   const auto bits = [](const Parameter& p) {
-    return std::vector<float>(p.master.data<float>(), p.master.data<float>() + p.master.elements());
+    return std::vector<float>(host<float>(p.master), host<float>(p.master) + p.master.elements());
   };
   const auto bias = bits(run.parameter("block.2.moe.router.bias"));
   const auto load = bits(run.parameter("block.2.moe.router.load"));

@@ -1,11 +1,12 @@
-// What stands in a run's folder while ranks train: saves in the background, signs of life, the lock.
+// What stands in a run's folder while ranks train: saves in the background, signs of life, the
+// lock.
 #include <gtest/gtest.h>
 
-#include "launcher/resume.h"
-#include "launcher/saves.h"
-#include "parallel/checkpoint_folder.h"
-#include "parallel/heartbeat.h"
-#include "parallel/thread_comm.h"
+#include "launcher/checkpoint/checkpoint_lookup.h"
+#include "launcher/train/saves.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/watchdog/heartbeat.h"
 #include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
@@ -32,7 +33,8 @@ TEST_F(RunFolder, StepsAreTakenWhileASaveIsUnderWay) {
     return train(run, {"train.steps=5", "run.checkpoint_every=2", "run.keep=3"});
   };
   Program program = start_slow("1:2:written:slow", five_steps("slow"));
-  ASSERT_TRUE(program.wait_until([&] { return losses("slow").size() == 4; })) << program.err_so_far();
+  ASSERT_TRUE(program.wait_until([&] { return losses("slow").size() == 4; }))
+      << program.err_so_far();
   EXPECT_TRUE(fs::exists(writing_path(checkpoints("slow"), 2)));
   EXPECT_TRUE(published_checkpoints(checkpoints("slow")).empty());
   put_file(until, "");

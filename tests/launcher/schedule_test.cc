@@ -1,4 +1,4 @@
-#include "launcher/schedule.h"
+#include "launcher/train/learning_rate.h"
 
 #include <gtest/gtest.h>
 

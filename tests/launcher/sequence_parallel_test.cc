@@ -76,7 +76,9 @@ z_loss = 0.001
                      all);
 }
 
-History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, packed_batch); }
+History train(const Config& config, int ranks) {
+  return train_on_ranks(config, ranks, packed_batch);
+}
 
 struct Shape2 {
   int sequence, data;
@@ -117,9 +119,9 @@ TEST_P(SequenceRanks, GiveTheSameBitsHoweverStatesTravel) {
   const std::string scan = "parallel.sequence_exchange=scan";
   expect_same_bits(train(tiny({ranks}), sequence * data), plain, "gather, overlapped");
   expect_same_bits(train(tiny({ranks, scan}), sequence * data), plain, "scan, overlapped");
-  expect_same_bits(train(tiny({ranks, scan, "parallel.overlap=false", "train.recompute=full"}),
-                         sequence * data),
-                   plain, "scan, recomputed");
+  expect_same_bits(
+      train(tiny({ranks, scan, "parallel.overlap=false", "train.recompute=full"}), sequence * data),
+      plain, "scan, recomputed");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SequenceRanks,

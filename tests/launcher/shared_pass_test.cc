@@ -1,9 +1,9 @@
 // Ranks share the pass over a dataset and conclude the same.
-#include "launcher/shared_pass.h"
+#include "launcher/eval/shared_pass.h"
 
-#include "core/content_hash.h"
-#include "core/error.h"
-#include "parallel/thread_comm.h"
+#include "core/base/error.h"
+#include "core/files/content_hash.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

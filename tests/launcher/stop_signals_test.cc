@@ -1,12 +1,12 @@
-// Every signal that asks a job on several ranks to stop: all ranks save at the same step, code 75, and what
-// follows has the bits of a run that was not stopped.
+// Every signal that asks a job on several ranks to stop: all ranks save at the same step, code 75,
+// and what follows has the bits of a run that was not stopped.
 #include <signal.h>
 
 #include <fmt/format.h>
 
 #include <map>
 
-#include "parallel/checkpoint_folder.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
 #include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
@@ -21,7 +21,8 @@ class StopSignals : public Mpirun {
   std::string files(const std::string& run) {
     std::string bytes;
     for (int rank = 0; rank < 2; ++rank) {
-      bytes += get_file(checkpoint_path(folder / (run + "/checkpoints"), 9) + "/" + rank_file(rank));
+      bytes +=
+          get_file(checkpoint_path(folder / (run + "/checkpoints"), 9) + "/" + rank_file(rank));
     }
     return bytes;
   }

@@ -71,7 +71,9 @@ z_loss = 0.001
                      all);
 }
 
-History train(const Config& config, int ranks) { return train_on_ranks(config, ranks, packed_batch); }
+History train(const Config& config, int ranks) {
+  return train_on_ranks(config, ranks, packed_batch);
+}
 
 struct Case {
   int tensor, sequence, data;

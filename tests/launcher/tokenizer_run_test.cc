@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/tokenizer.h"
-#include "launcher/resume.h"
+#include "core/data/tokenizer.h"
+#include "launcher/checkpoint/checkpoint_lookup.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "core/indexed_dataset.h"
-#include "core/rng.h"
+#include "core/base/rng.h"
+#include "core/data/indexed_dataset.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 
@@ -37,9 +37,12 @@ std::string make_corpus(const ScratchFolder& folder, int64_t documents = 60, int
 
 std::vector<std::string> tiny(const std::string& corpus, const ScratchFolder& folder,
                               const std::vector<std::string>& more = {}) {
-  std::vector<std::string> arguments = {
-      "train", in_project("configs/tiny.toml"), "data.train=[\"" + corpus + "\"]",
-      "run.dir=" + (folder / "run"), "train.steps=4", "optimizer.warmup=1"};
+  std::vector<std::string> arguments = {"train",
+                                        in_project("configs/tiny.toml"),
+                                        "data.train=[\"" + corpus + "\"]",
+                                        "run.dir=" + (folder / "run"),
+                                        "train.steps=4",
+                                        "optimizer.warmup=1"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -73,18 +76,21 @@ TEST(Train, LearnsAndLeavesItsRecord) {
   const std::vector<json> metrics = metrics_of(folder);
   ASSERT_EQ(metrics.size(), 25u);
   EXPECT_LT(metrics.back()["loss"].get<double>(), metrics.front()["loss"].get<double>() - 0.5);
-  for (const char* key : {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu",
-                          "tokens", "peak_bytes", "comm_bytes", "expert_load", "dropped", "skipped"}) {
+  for (const char* key :
+       {"step", "loss", "aux_loss", "grad_norm", "lr", "step_ms", "tokens_per_s", "mfu", "tokens",
+        "peak_bytes", "comm_bytes", "expert_load", "dropped", "skipped"}) {
     EXPECT_TRUE(metrics.front().contains(key)) << key;
   }
-  const json pairs = metrics.front()["expert_pairs"];  // by layer and expert: 2 of each of 8 x 128 tokens
+  const json pairs =
+      metrics.front()["expert_pairs"];  // by layer and expert: 2 of each of 8 x 128 tokens
   ASSERT_EQ(pairs.size(), 2u);
   for (const json& layer : pairs) {
     const auto counts = layer.get<std::vector<int64_t>>();
     EXPECT_EQ(counts.size(), 4u);
     EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), 2048);
   }
-  for (const char* command : {"train.steps=50", "weft generate --checkpoint ", "weft convert export "}) {
+  for (const char* command :
+       {"train.steps=50", "weft generate --checkpoint ", "weft convert export "}) {
     EXPECT_NE(o.out.find(command), std::string::npos) << command;
   }
   const json record = json::parse(get_file(folder / "run/run.json"));
@@ -92,13 +98,14 @@ TEST(Train, LearnsAndLeavesItsRecord) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/tensorboard"));
 }
 
-// Untrained gates forget half of everything at each token: far blocks are left out, near ones are not.
+// Untrained gates forget half of everything at each token: far blocks are left out, near ones are
+// not.
 TEST(Train, ReportsWhatPruningLeavesOut) {
   const ScratchFolder folder;
-  const Outcome o = run_weft(tiny(make_corpus(folder), folder,
-                                  {"train.steps=1", "train.sequence=512", "train.micro_batch=1",
-                                   "model.layer.N.mixer=fox", "model.layer.N.acp=true",
-                                   "model.layer.N.acp_log_epsilon=-1", "data.pack=false"}));
+  const Outcome o = run_weft(
+      tiny(make_corpus(folder), folder,
+           {"train.steps=1", "train.sequence=512", "train.micro_batch=1", "model.layer.N.mixer=fox",
+            "model.layer.N.acp=true", "model.layer.N.acp_log_epsilon=-1", "data.pack=false"}));
   ASSERT_EQ(o.code, 0) << o.err;
   const json pruned = metrics_of(folder).front()["acp_pruned"];
   ASSERT_EQ(pruned.size(), 1u);
@@ -113,7 +120,9 @@ TEST(Train, GivesTheSameBitsTwiceAndWithOtherThreads) {
   std::vector<std::vector<double>> losses;
   for (const char* threads : {"1", "1", "2"}) {
     const ScratchFolder folder;
-    ASSERT_EQ(run_weft(tiny(make_corpus(folder), folder, {std::string("train.threads=") + threads})).code, 0);
+    ASSERT_EQ(
+        run_weft(tiny(make_corpus(folder), folder, {std::string("train.threads=") + threads})).code,
+        0);
     losses.emplace_back();
     for (const json& line : metrics_of(folder)) losses.back().push_back(line["loss"].get<double>());
   }
@@ -160,8 +169,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"OutOfRange", {"optimizer.lr=-1"}, {"optimizer.lr", "-1"}},
         Mistake{"MissingFile", {"data.train=[\"/nowhere/corpus\"]"}, {"/nowhere/corpus"}},
         Mistake{"TokenBeyondVocabulary", {"model.vocab=80"}, {"corpus.bin", "80"}},
-        Mistake{"MissingValidation", {"data.valid=[\"/nowhere/held\"]"}, {"data.valid", "/nowhere/held"}},
-        Mistake{"TooLittleData", {"train.sequence=100000"}, {"command line", "100001", "nearest: train.sequence = 11999"}},
+        Mistake{"MissingValidation",
+                {"data.valid=[\"/nowhere/held\"]"},
+                {"data.valid", "/nowhere/held"}},
+        Mistake{"TooLittleData",
+                {"train.sequence=100000"},
+                {"command line", "100001", "nearest: train.sequence = 11999"}},
         Mistake{"TooManyTokens", {"train.global_batch=33554432"}, {"global_batch", "16777212"}},
         Mistake{"UnknownMixer", {"model.layer.L.mixer=retnett"}, {"retnett", "retnet"}},
         Mistake{"OptionOfAnotherMixer", {"model.layer.L.window=3"}, {"window"}},
@@ -188,7 +201,8 @@ TEST(Train, GivesUpAfterThreeStepsThatAreNotFinite) {
   EXPECT_TRUE(metrics_of(folder).back()["skipped"].get<bool>());
   EXPECT_EQ(metrics_of(folder).back()["step"], 4);
   // Resumed, it is in the middle of them: the next one is the fourth.
-  const Outcome again = run_weft(tiny(folder / "corpus", folder, {"train.steps=50", "optimizer.lr=1e30", "optimizer.clip=0"}));
+  const Outcome again = run_weft(
+      tiny(folder / "corpus", folder, {"train.steps=50", "optimizer.lr=1e30", "optimizer.clip=0"}));
   EXPECT_EQ(again.code, 3);
   EXPECT_NE(again.err.find("4 steps in a row"), std::string::npos) << again.err;
   EXPECT_EQ(metrics_of(folder).back()["step"], 5);
@@ -196,10 +210,11 @@ TEST(Train, GivesUpAfterThreeStepsThatAreNotFinite) {
 
 TEST(Train, NamesTheLayerAndTokenOfRouterLogitsThatAreNotFinite) {
   const ScratchFolder folder;
-  // Infinite weights after the first update; the lines of skipped steps are shown whatever log_every is.
+  // Infinite weights after the first update; the lines of skipped steps are shown whatever
+  // log_every is.
   const Outcome o = run_weft(tiny(make_corpus(folder), folder,
-                                  {"train.steps=50", "optimizer.lr=1e39", "optimizer.min_lr=1e38", "optimizer.clip=0",
-                                   "train.log_every=50"}));
+                                  {"train.steps=50", "optimizer.lr=1e39", "optimizer.min_lr=1e38",
+                                   "optimizer.clip=0", "train.log_every=50"}));
   EXPECT_EQ(o.code, 3);
   const char* named = "router logits of layer 0 are not finite, first at token 0 of sample 8";
   EXPECT_NE(o.out.find("step     2/50"), std::string::npos) << o.out;
@@ -207,7 +222,8 @@ TEST(Train, NamesTheLayerAndTokenOfRouterLogitsThatAreNotFinite) {
   EXPECT_NE(get_file(folder / "run/log.txt").find(named), std::string::npos);
 }
 
-// What the accounting says is what the process takes: within 10 %, above what it took before the model.
+// What the accounting says is what the process takes: within 10 %, above what it took before the
+// model.
 TEST(BenchStep, TakesTheMemoryItAccountsFor) {
   for (const char* precision : {"f32", "bf16"}) {
     const ScratchFolder folder;
@@ -219,7 +235,8 @@ TEST(BenchStep, TakesTheMemoryItAccountsFor) {
     const double accounted = result["peak_bytes"],
                  taken = result["peak_resident_bytes"].get<double>() -
                          result["resident_bytes_before"].get<double>();
-    EXPECT_NEAR(accounted / taken, 1.0, 0.1) << precision << ": accounted " << accounted << ", taken " << taken;
+    EXPECT_NEAR(accounted / taken, 1.0, 0.1)
+        << precision << ": accounted " << accounted << ", taken " << taken;
     EXPECT_EQ(result["losses"].size(), 3u);
     EXPECT_GT(result["step_ms"]["median"].get<double>(), 0.0);
   }

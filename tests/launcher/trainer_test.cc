@@ -1,4 +1,5 @@
-#include "launcher/trainer.h"
+#include "launcher/train/trainer.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
@@ -54,7 +55,8 @@ warmup = 0
 schedule = "constant"
 [run]
 dir = "unused"
-)", "tiny.toml", overrides);
+)",
+                          "tiny.toml", overrides);
 }
 
 // Rows of a simple rule, so that there is something to learn.
@@ -67,8 +69,8 @@ Batch counting_batch(const Config& config, Pool& pool, int64_t first, int64_t ro
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t t = 0; t < length; ++t) {
       const int64_t value = (first + r) * 5 + t * 3;
-      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
-      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+      host<int32_t>(batch.tokens)[r * length + t] = static_cast<int32_t>(value % 61);
+      host<int32_t>(batch.targets)[r * length + t] = static_cast<int32_t>((value + 3) % 61);
     }
     batch.documents.push_back(static_cast<int32_t>(r * length + 11));  // two documents in each row
     batch.documents.push_back(static_cast<int32_t>((r + 1) * length));
@@ -95,8 +97,8 @@ History run(const Config& config, int threads = 2, int64_t steps = 6) {
     out.norms.push_back(result.grad_norm);
   }
   for (const Parameter& p : trainer.parameters().all()) {
-    out.weights.insert(out.weights.end(), p.master.data<float>(),
-                       p.master.data<float>() + p.master.elements());
+    out.weights.insert(out.weights.end(), host<float>(p.master),
+                       host<float>(p.master) + p.master.elements());
   }
   return out;
 }
@@ -117,7 +119,7 @@ TEST_P(InEveryPrecision, TheLossStartsAtChanceAndFalls) {
 
 TEST_P(InEveryPrecision, TheSameBitsComeOutTwiceAndForAnyNumberOfThreads) {
   const History one = run(config(), 1), again = run(config(), 1), two = run(config(), 2),
-            three = run(config(), 3);
+                three = run(config(), 3);
   EXPECT_EQ(one.losses, again.losses);
   EXPECT_EQ(one.weights, again.weights);
   EXPECT_EQ(one.losses, two.losses);
@@ -139,8 +141,8 @@ TEST_P(InEveryPrecision, RecomputeChangesNoBit) {
 INSTANTIATE_TEST_SUITE_P(All, InEveryPrecision, testing::Values("f32", "bf16"),
                          [](const auto& info) { return info.param; });
 
-// Without balance losses (they are means over a micro-batch) the cut into micro-batches changes only the
-// order of sums: a few roundings of numbers near 4, amplified by six Adam steps.
+// Without balance losses (they are means over a micro-batch) the cut into micro-batches changes
+// only the order of sums: a few roundings of numbers near 4, amplified by six Adam steps.
 TEST(Trainer, MicroBatchesAddUpToTheBatch) {
   const std::vector<std::string> plain = {"model.moe.aux_loss=0.0", "model.moe.z_loss=0.0"};
   auto with = [&](const char* micro) {
@@ -158,8 +160,8 @@ TEST(Trainer, MicroBatchesAddUpToTheBatch) {
 
 TEST(Trainer, RecomputeKeepsFewerActivations) {
   const auto peak = [](const char* mode) {
-    const Config config = tiny({std::string("train.recompute=") + mode, "train.sequence=128",
-                                "train.micro_batch=4"});
+    const Config config =
+        tiny({std::string("train.recompute=") + mode, "train.sequence=128", "train.micro_batch=4"});
     Runtime runtime(1);
     Trainer trainer(config, runtime);
     trainer.initialize();
@@ -196,17 +198,17 @@ TEST(Trainer, AStepThatIsNotFiniteChangesNothing) {
   Trainer trainer(config, runtime);
   trainer.initialize();
   Parameter& norm = *trainer.parameters().find("norm.weight");
-  norm.master.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  host<float>(norm.master)[5] = std::numeric_limits<float>::quiet_NaN();
   trainer.publish();
   Parameter& embed = *trainer.parameters().find("embed.weight");
-  const std::vector<float> before(embed.master.data<float>(),
-                                  embed.master.data<float>() + embed.master.elements());
+  const std::vector<float> before(host<float>(embed.master),
+                                  host<float>(embed.master) + embed.master.elements());
   const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {
     return counting_batch(config, pool, first, rows);
   });
   EXPECT_TRUE(result.skipped);
-  const std::vector<float> after(embed.master.data<float>(),
-                                 embed.master.data<float>() + embed.master.elements());
+  const std::vector<float> after(host<float>(embed.master),
+                                 host<float>(embed.master) + embed.master.elements());
   EXPECT_EQ(before, after);
 }
 
@@ -215,7 +217,7 @@ TEST(Trainer, ARouterThatIsNotFiniteIsNamed) {
   Runtime runtime(2);
   Trainer trainer(config, runtime);
   trainer.initialize();
-  trainer.parameters().find("block.1.moe.router.weight")->master.data<float>()[0] =
+  host<float>(trainer.parameters().find("block.1.moe.router.weight")->master)[0] =
       std::numeric_limits<float>::infinity();
   trainer.publish();
   const StepResult result = trainer.step(0, 0, [&](Pool& pool, int64_t first, int64_t rows) {

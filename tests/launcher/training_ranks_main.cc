@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "parallel/world.h"
+#include "parallel/comm/world.h"
 #include "tests/support/rank_jobs.h"
 
 int main(int argc, char** argv) {

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "parallel/heartbeat.h"
+#include "parallel/watchdog/heartbeat.h"
 #include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {

@@ -1,10 +1,12 @@
-#include "launcher/upcycle.h"
+#include "launcher/checkpoint/upcycle.h"
+#include "core/host_access.h"
+#include "parallel/parameter_values.h"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
-#include "launcher/loaded_model.h"
+#include "launcher/checkpoint/loaded_model.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -48,11 +50,11 @@ struct Dense {
     const Config config = config_from_text(dense_config(activation), "test");
     ParameterStore store;
     const ModelStage stage(config.model, Recompute::kNone, DType::kF32, store);
-    store.allocate(runtime.ledger(), DType::kF32, ParameterStore::Gradients::kNone);
-    store.initialize(runtime.exec(), 5);
+    store.allocate(runtime.pool(), DType::kF32, ParameterStore::Gradients::kNone);
+    initialize(runtime.exec(), store, 5);
     for (Parameter& p : store.all()) {  // so that the feed-forwards matter
       if (p.spec.name.find("mlp") == std::string::npos) continue;
-      for (int64_t i = 0; i < p.shape.elements(); ++i) p.master.data<float>()[i] *= 10;
+      for (int64_t i = 0; i < p.shape.elements(); ++i) host<float>(p.master)[i] *= 10;
     }
     Manifest manifest;
     manifest.config = resolved(config);
@@ -69,8 +71,8 @@ double loss_of(Runtime& runtime, const std::string& folder) {
   const Tensor tokens = runtime.exec().empty({count}, DType::kI32),
                targets = runtime.exec().empty({count}, DType::kI32);
   for (int64_t i = 0; i < count; ++i) {
-    tokens.data<int32_t>()[i] = static_cast<int32_t>(i * 17 % 61);
-    targets.data<int32_t>()[i] = static_cast<int32_t>(i * 29 % 61);
+    host<int32_t>(tokens)[i] = static_cast<int32_t>(i * 17 % 61);
+    host<int32_t>(targets)[i] = static_cast<int32_t>(i * 29 % 61);
   }
   const Sequence sequence = make_sequence(runtime.exec(), {0, 20, static_cast<int32_t>(count)});
   return model.stage().evaluate(runtime.exec(), tokens, targets, sequence);
@@ -86,8 +88,8 @@ TEST_P(Upcycled, ComputesWhatTheDenseModelDid) {
   const double before = loss_of(runtime, dense.path),
                after = loss_of(runtime, folder.path().string() + "/sparse");
   EXPECT_NEAR(after, before, 1e-5 * before);  // sums of f32 in another order
-  const Config config =
-      config_from_text(open_checkpoint(folder.path().string() + "/sparse").manifest.config, "sparse");
+  const Config config = config_from_text(
+      open_checkpoint(folder.path().string() + "/sparse").manifest.config, "sparse");
   EXPECT_EQ(config.model.moe.experts, GetParam().how.experts);
   EXPECT_EQ(config.model.moe.ffn * GetParam().how.slices, 48);
   EXPECT_TRUE(std::filesystem::exists(folder.path().string() + "/sparse/config.toml"));

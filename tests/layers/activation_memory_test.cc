@@ -7,8 +7,9 @@
 #include <regex>
 #include <set>
 
-#include "core/isa.h"
+#include "core/base/isa.h"
 #include "layers/mixers/registry.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/paths.h"
 #include "tests/support/rig.h"
 
@@ -62,8 +63,8 @@ class Wide {
     options_ = OptionTable::parse(text);
     const Build build{.store = store_, .scope = "", .hidden = kWide, .compute = DType::kBF16};
     mixer_ = make_mixer(info.name, MixerBuild{build, options_});
-    store_.allocate(rig_.ledger, DType::kBF16, ParameterStore::Gradients::kNone);
-    store_.publish(rig_.exec);
+    store_.allocate(rig_.pool, DType::kBF16, ParameterStore::Gradients::kNone);
+    publish(rig_.exec, store_);
   }
 
   double kib_per_token(ChunkStates states) {

@@ -7,9 +7,11 @@
 #include <numeric>
 #include <set>
 
+#include "core/host_access.h"
 #include "layers/moe/moe.h"
-#include "parallel/thread_comm.h"
-#include "parallel/traced_comm.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/comm/traced_comm.h"
+#include "parallel/parameter_values.h"
 #include "tests/kernels/numeric.h"
 #include "tests/support/slices.h"
 
@@ -66,7 +68,7 @@ MoeOptions options_of(const Case& c) {
 Tensor chosen(const Case& c, Rig& rig, int64_t first, int64_t count) {
   const Tensor index = rig.exec.empty({count, c.active}, DType::kI32);
   for (int64_t i = 0; i < index.elements(); ++i) {
-    index.data<int32_t>()[i] = static_cast<int32_t>(c.expert(first + i / c.active, i % c.active));
+    host<int32_t>(index)[i] = static_cast<int32_t>(c.expert(first + i / c.active, i % c.active));
   }
   return index;
 }
@@ -81,16 +83,15 @@ void run_part(const Case& c, const Way& way, Rig& rig, const Coordinates& here, 
                  .compute = way.type,
                  .expert_mode = way.mode},
                 options_of(c));
-  store.allocate(rig.ledger, way.type, ParameterStore::Gradients::kAllocate);
-  if (c.values) store.initialize(rig.exec, 5);
+  store.allocate(rig.pool, way.type, ParameterStore::Gradients::kAllocate);
+  if (c.values) initialize(rig.exec, store, 5);
   for (Parameter& p : store.all()) {  // large enough that every term matters
-    for (int64_t i = 0; i < p.shape.elements(); ++i) p.master.data<float>()[i] *= 15.0f;
+    for (int64_t i = 0; i < p.shape.elements(); ++i) host<float>(p.master)[i] *= 15.0f;
   }
-  store.publish(rig.exec);
+  publish(rig.exec, store);
   const Tensor x = rig.normal("x", {c.all_tokens(), c.hidden}, 1.0, way.type),
                dy = rig.normal("dy", {c.all_tokens(), c.hidden});
-  StepContext context{
-      .expert_ranks = ranks, .travel = way.travel, .overlap = way.overlap};
+  StepContext context{.expert_ranks = ranks, .travel = way.travel, .overlap = way.overlap};
   context.given[0] = chosen(c, rig, first, count);
   SavedStack saved;
   const Tensor y = moe.forward(rig.exec, x.row_range(first, count), context, saved);
@@ -279,8 +280,8 @@ int64_t kept_bytes(const Case& c, Rig& rig, const Coordinates& here, int64_t fir
                    Communicator* ranks) {
   ParameterStore store(here);
   const Moe moe({.store = store, .scope = "t.", .hidden = c.hidden}, options_of(c));
-  store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-  store.publish(rig.exec);
+  store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
+  publish(rig.exec, store);
   const Tensor x = rig.normal("x", {count, c.hidden});
   SavedStack saved;
   const Tensor index = chosen(c, rig, first, count);

@@ -1,6 +1,8 @@
 // The experts in every way of computing them, against loops in double and differences of those; and
 // what they keep from forward to backward.
 #include "layers/moe/experts.h"
+#include "core/host_access.h"
+#include "parallel/parameter_values.h"
 
 #include "layers/moe/moe.h"
 #include "tests/kernels/numeric.h"
@@ -28,7 +30,7 @@ Routing routing_of(Rig& rig, const Case& c) {
   Routing routing;
   routing.index = rig.exec.empty({c.tokens, c.active}, DType::kI32);
   for (int64_t i = 0; i < c.tokens * c.active; ++i) {
-    routing.index.data<int32_t>()[i] = static_cast<int32_t>(c.expert(i / c.active, i % c.active));
+    host<int32_t>(routing.index)[i] = static_cast<int32_t>(c.expert(i / c.active, i % c.active));
   }
   routing.weight = rig.normal("router weight", {c.tokens, c.active}, 0.5);
   routing.order = kernels::order_by_expert(rig.exec, routing.index, c.experts);
@@ -46,12 +48,12 @@ struct Layer {
                  .expert_mode = mode},
                 c.experts, c.width),
         routing(routing_of(rig, c)) {
-    store.allocate(rig.ledger, type, ParameterStore::Gradients::kAllocate);
+    store.allocate(rig.pool, type, ParameterStore::Gradients::kAllocate);
     for (Parameter& p : store.all()) {
       const Tensor fresh = rig.normal(p.spec.name, p.shape, 0.4);
-      std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
+      std::copy_n(host<float>(fresh), p.shape.elements(), host<float>(p.master));
     }
-    store.publish(rig.exec);
+    publish(rig.exec, store);
     x = rig.normal("x", {c.tokens, c.hidden}, 1.0, type);
     dy = rig.normal("dy", {c.tokens, c.hidden});
   }
@@ -198,7 +200,7 @@ TEST(Experts, PaddingNeverReachesAnyResult) {
   // Memory that is handed out again holds NaN.
   for (int i = 0; i < 8; ++i) {
     const Tensor dirty = rig.exec.empty({1 << (8 + i)});
-    std::fill_n(dirty.data<float>(), dirty.elements(), std::nanf(""));
+    std::fill_n(host<float>(dirty), dirty.elements(), std::nanf(""));
   }
   Layer layer(rig, c, ExpertMode::kBlockSparse, FfnActivation::kSwiglu, DType::kF32);
   layer.run(rig);
@@ -242,9 +244,9 @@ int64_t kept_by_moe(int64_t experts, int64_t active, int64_t width) {
   ParameterStore store;
   const Moe moe({.store = store, .scope = "t.", .hidden = kHidden, .compute = DType::kBF16},
                 {.router = {.rule = {.active = active}, .experts = experts}, .width = width});
-  store.allocate(rig.ledger, DType::kBF16, ParameterStore::Gradients::kAllocate);
-  store.initialize(rig.exec, 5);
-  store.publish(rig.exec);
+  store.allocate(rig.pool, DType::kBF16, ParameterStore::Gradients::kAllocate);
+  initialize(rig.exec, store, 5);
+  publish(rig.exec, store);
   SavedStack saved;
   const int64_t before = rig.ledger.of(Label::kActivations).live;
   {

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <functional>
 
+#include "core/host_access.h"
 #include "layers/mixers/registry.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -28,14 +30,14 @@ class FoxRig {
   explicit FoxRig(const std::string& options) : options_(OptionTable::parse(options)) {
     const Build build{.store = store, .scope = "", .hidden = kHidden};
     mixer = make_mixer("fox", MixerBuild{build, options_});
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-    store.initialize(rig.exec, 3);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+    initialize(rig.exec, store, 3);
     for (Parameter& p : store.all()) {
       if (p.spec.init.kind != Init::Kind::kNormal) continue;
       const Tensor fresh = rig.normal(p.spec.name, p.shape, 0.3);
-      std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
+      std::copy_n(host<float>(fresh), p.shape.elements(), host<float>(p.master));
     }
-    store.publish(rig.exec);
+    publish(rig.exec, store);
   }
 
   Tensor forward(const Tensor& x, const Sequence& sequence) {
@@ -57,14 +59,14 @@ void expect_slope(FoxRig& fox, const std::string& what, const Tensor& value, con
   const double size = std::sqrt(dot(grad, grad));
   ASSERT_GT(size, 0.0) << what << " has no gradient at all";
   const auto at = [&](double by) {
-    std::vector<float> before(value.data<float>(), value.data<float>() + value.elements());
+    std::vector<float> before(host<float>(value), host<float>(value) + value.elements());
     for (int64_t i = 0; i < value.elements(); ++i) {
-      value.data<float>()[i] += static_cast<float>(by * grad.data<float>()[i] / size);
+      host<float>(value)[i] += static_cast<float>(by * host<float>(grad)[i] / size);
     }
-    fox.store.publish(fox.rig.exec);
+    publish(fox.rig.exec, fox.store);
     const double l = loss();
-    std::copy(before.begin(), before.end(), value.data<float>());
-    fox.store.publish(fox.rig.exec);
+    std::copy(before.begin(), before.end(), host<float>(value));
+    publish(fox.rig.exec, fox.store);
     return l;
   };
   constexpr double h = 1e-2;
@@ -132,13 +134,13 @@ TEST(Fox, IsSoftmaxAttentionWithoutItsGate) {
   const OptionTable table = OptionTable::parse(options);
   const auto softmax =
       make_mixer("softmax", MixerBuild{{.store = store, .scope = "", .hidden = kHidden}, table});
-  store.allocate(fox.rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+  store.allocate(fox.rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
   ASSERT_EQ(store.all().size(), fox.store.all().size());
   for (size_t i = 0; i < store.all().size(); ++i) {
     const Tensor &from = fox.store.all()[i].master, &to = store.all()[i].master;
-    std::copy_n(from.data<float>(), from.elements(), to.data<float>());
+    std::copy_n(host<float>(from), from.elements(), host<float>(to));
   }
-  store.publish(fox.rig.exec);
+  publish(fox.rig.exec, store);
   const Tensor x = fox.rig.normal("x", {29, kHidden});
   const Sequence sequence = make_sequence(fox.rig.exec, {0, 11, 29});
   SavedStack saved;
@@ -170,14 +172,14 @@ struct LongFox {
   LongFox(const std::string& options, const std::string& acp)
       : fox("heads = 4\n" + options + "acp = " + acp) {
     for (const char* name : {"v_proj.weight", "o_proj.weight"}) {
-      float* w = fox.store.find(name)->master.data<float>();
+      float* w = host<float>(fox.store.find(name)->master);
       for (int64_t i = 0; i < kHidden * kHidden; ++i) w[i] = i % (kHidden + 1) == 0 ? 1.0f : 0.0f;
     }
     const float rates[] = {1.0f, 0.3f, 0.1f, 0.01f};
     for (int h = 0; h < 4; ++h) {
-      fox.store.find("fgate_proj.bias")->master.data<float>()[h] = -std::log(std::expm1(rates[h]));
+      host<float>(fox.store.find("fgate_proj.bias")->master)[h] = -std::log(std::expm1(rates[h]));
     }
-    fox.store.publish(fox.rig.exec);
+    publish(fox.rig.exec, fox.store);
   }
   Tensor forward(const Tensor& x, int32_t tokens) {
     const Sequence sequence = make_sequence(fox.rig.exec, {0, tokens});

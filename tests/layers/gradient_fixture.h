@@ -16,7 +16,9 @@
 #include <functional>
 #include <string>
 
-#include "layers/build.h"
+#include "core/host_access.h"
+#include "layers/context/build.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -35,7 +37,7 @@ inline double dot(const Tensor& a, const Tensor& b) {
 
 inline void shift(const Tensor& t, const Tensor& direction, double by) {
   for (int64_t i = 0; i < t.elements(); ++i) {
-    t.data<float>()[i] += static_cast<float>(by * direction.data<float>()[i]);
+    host<float>(t)[i] += static_cast<float>(by * host<float>(direction)[i]);
   }
 }
 
@@ -45,25 +47,25 @@ class Gradients : public testing::Test {
 
   // Weights large enough that every term of the gradient matters.
   void prepare() {
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-    store.initialize(rig.exec, 3);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+    initialize(rig.exec, store, 3);
     for (Parameter& p : store.all()) {
       if (p.spec.init.kind != Init::Kind::kNormal) continue;
       const Tensor fresh = rig.normal(p.spec.name, p.shape, 0.3);
-      std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
+      std::copy_n(host<float>(fresh), p.shape.elements(), host<float>(p.master));
     }
-    store.publish(rig.exec);
+    publish(rig.exec, store);
   }
 
   Tensor direction(const std::string& what, const Tensor& grad, double size) {
     const Tensor u = rig.normal("direction " + what, grad.shape());
     const double random = std::sqrt(dot(u, u));
     for (int64_t i = 0; i < u.elements(); ++i) {
-      u.data<float>()[i] =
-          static_cast<float>(u.data<float>()[i] / random + grad.data<float>()[i] / size);
+      host<float>(u)[i] =
+          static_cast<float>(host<float>(u)[i] / random + host<float>(grad)[i] / size);
     }
     const double length = std::sqrt(dot(u, u));
-    for (int64_t i = 0; i < u.elements(); ++i) u.data<float>()[i] /= static_cast<float>(length);
+    for (int64_t i = 0; i < u.elements(); ++i) host<float>(u)[i] /= static_cast<float>(length);
     return u;
   }
 
@@ -73,7 +75,7 @@ class Gradients : public testing::Test {
                     const std::function<double()>& loss) {
     const auto at = [&](double by) {
       shift(value, u, by);
-      store.publish(rig.exec);
+      publish(rig.exec, store);
       return loss();
     };
     const double above = at(h), below = at(-2 * h);

@@ -3,11 +3,13 @@
 
 #include <cmath>
 
+#include "core/host_access.h"
+#include "layers/basic/loss.h"
+#include "layers/basic/mlp.h"
 #include "layers/block.h"
-#include "layers/loss.h"
-#include "layers/mlp.h"
 #include "layers/model_stage.h"
 #include "layers/moe/moe.h"
+#include "parallel/parameter_values.h"
 #include "tests/layers/gradient_fixture.h"
 
 namespace weft::test {
@@ -69,12 +71,12 @@ Tensor decided_rows(Rig& rig, const Moe& moe, const Tensor& candidates, int64_t 
   const int64_t experts = context.decided->probabilities.shape()[1];
   int64_t kept = 0;
   for (int64_t n = 0; n < candidates.shape()[0] && kept < count; ++n) {
-    const float* p = context.decided->probabilities.data<float>() + n * experts;
+    const float* p = host<float>(context.decided->probabilities) + n * experts;
     std::vector<float> sorted(p, p + experts);
     std::sort(sorted.rbegin(), sorted.rend());
     if (std::log(sorted[1] / sorted[2]) < 0.4f || std::log(sorted[0] / sorted[1]) < 0.4f) continue;
-    std::copy_n(candidates.data<float>() + n * kHidden, kHidden,
-                rows.data<float>() + kept++ * kHidden);
+    std::copy_n(host<float>(candidates) + n * kHidden, kHidden,
+                host<float>(rows) + kept++ * kHidden);
   }
   EXPECT_EQ(kept, count);
   return rows;
@@ -114,7 +116,7 @@ TEST_F(Gradients, OfLossHead) {
   prepare();
   const Tensor x = rig.normal("x", {9, kHidden});
   const Tensor targets = rig.exec.empty({9}, DType::kI32);
-  for (int i = 0; i < 9; ++i) targets.data<int32_t>()[i] = i == 4 ? -1 : (i * 5) % 37;
+  for (int i = 0; i < 9; ++i) host<int32_t>(targets)[i] = i == 4 ? -1 : (i * 5) % 37;
   const auto loss = [&] {
     return 0.25 * head.forward(rig.exec, x, targets, 0.25f, LossHead::Gradients::kNo).loss_sum;
   };
@@ -132,11 +134,11 @@ TEST_F(Gradients, OfLossHeadAreFormedInBlocksOfRows) {
   const Tensor x = rig.normal("x", {kTokens, kHidden}),
                targets = rig.exec.empty({kTokens}, DType::kI32);
   for (int64_t i = 0; i < kTokens; ++i) {
-    targets.data<int32_t>()[i] = static_cast<int32_t>(i * 7 % kVocab);
+    host<int32_t>(targets)[i] = static_cast<int32_t>(i * 7 % kVocab);
   }
   const auto run = [&](int64_t begin, int64_t count) {
     const Tensor part = rig.exec.empty({count}, DType::kI32);
-    std::copy_n(targets.data<int32_t>() + begin, count, part.data<int32_t>());
+    std::copy_n(host<int32_t>(targets) + begin, count, host<int32_t>(part));
     return head.forward(rig.exec, x.row_range(begin, count), part, 1.0f, LossHead::Gradients::kYes);
   };
   run(0, 1);  // packs the weight
@@ -164,12 +166,12 @@ class WholeModel : public Gradients {
     const Tensor tokens = rig.exec.empty({31}, DType::kI32),
                  targets = rig.exec.empty({31}, DType::kI32);
     for (int i = 0; i < 31; ++i) {
-      tokens.data<int32_t>()[i] = (i * 7 + 3) % 41;
-      targets.data<int32_t>()[i] = (i * 11 + 1) % 41;
+      host<int32_t>(tokens)[i] = (i * 7 + 3) % 41;
+      host<int32_t>(targets)[i] = (i * 11 + 1) % 41;
     }
     const auto loss = [&] { return model.evaluate(rig.exec, tokens, targets, sequence); };
     StepContext context;
-    store.zero_gradients(rig.exec);
+    zero_gradients(rig.exec, store);
     EXPECT_NEAR(model.train(rig.exec, {tokens, targets, sequence}, context), loss(), 1e-3);
     expect_all_weights(loss);
   }

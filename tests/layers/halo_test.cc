@@ -1,11 +1,11 @@
-// The last inputs of a span (short convolutions, token shifts) go to the next sequence rank alone, in
-// one message for convolutions that are made together; where a span is shorter than they reach back,
-// they are gathered as states are.
+// The last inputs of a span (short convolutions, token shifts) go to the next sequence rank alone,
+// in one message for convolutions that are made together; where a span is shorter than they reach
+// back, they are gathered as states are.
 #include <gtest/gtest.h>
 
 #include <mutex>
 
-#include "parallel/traced_comm.h"
+#include "parallel/comm/traced_comm.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {

@@ -8,6 +8,7 @@
 #include <set>
 #include <variant>
 
+#include "parallel/parameter_values.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -412,9 +413,9 @@ std::map<std::string, Weight> weights_of(Rig& rig, const std::string& law) {
   std::map<std::string, Weight> weights;
   for (int64_t index = 0; index < kLayers; ++index) {
     Layer layer(law, index);
-    layer.store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+    layer.store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
     for (uint64_t seed = 0; seed < kSeeds; ++seed) {
-      layer.store.initialize(rig.exec, seed);
+      initialize(rig.exec, layer.store, seed);
       for (const Parameter& p : layer.store.all()) {
         Weight& w = weights[layer.name_of(p)];
         w.shape = p.shape;
@@ -483,8 +484,8 @@ TEST(Starts, AreNumbersInAModelOfOneLayer) {
     const OptionTable options = law_options(mixer.name);
     const auto made =
         make_mixer(mixer.name, MixerBuild{{.store = store, .scope = "", .hidden = kWide}, options});
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-    store.initialize(rig.exec, 1);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
+    initialize(rig.exec, store, 1);
     for (const Parameter& p : store.all()) {
       for (const double x : numbers(p.master)) ASSERT_TRUE(std::isfinite(x)) << p.spec.name;
     }

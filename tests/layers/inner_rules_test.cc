@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "core/host_access.h"
 #include "layers/memory/inner_rule.h"
 #include "tests/layers/mixer_cases.h"
 #include "tests/layers/naive_mixers.h"
@@ -61,7 +62,7 @@ class InnerRules : public Gradients, public testing::WithParamInterface<std::str
   }
   Tensor copy(const Tensor& t) {
     const Tensor to = rig.exec.empty(t.shape());
-    std::copy_n(t.data<float>(), t.elements(), to.data<float>());
+    std::copy_n(host<float>(t), t.elements(), host<float>(to));
     return to;
   }
 

@@ -2,6 +2,7 @@
 // many heads.
 #include <gtest/gtest.h>
 
+#include "core/host_access.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -19,7 +20,7 @@ TEST_F(LatentCache, HoldsOneNarrowRowPerToken) {
   const State* latents = part_of(&state, "latents");
   ASSERT_EQ(latents->size(), 2u);  // rows, and how many are used
   EXPECT_EQ((*latents)[0].shape().back(), 4 + 6);
-  EXPECT_EQ((*latents)[1].data<int32_t>()[0], 19);
+  EXPECT_EQ(host<int32_t>((*latents)[1])[0], 19);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 // descent.
 #include <gtest/gtest.h>
 
+#include "core/host_access.h"
 #include "layers/mixers/registry.h"
+#include "parallel/parameter_values.h"
 #include "tests/layers/gradient_fixture.h"
 
 namespace weft::test {
@@ -49,12 +51,12 @@ TEST_F(Liger, IsSoftmaxAttentionWithoutItsRecurrence) {
   const OptionTable table = OptionTable::parse("heads = 4\ndk = 8\nkv_heads = 2");
   const auto softmax =
       make_mixer("softmax", MixerBuild{{.store = plain, .scope = "t.", .hidden = kHidden}, table});
-  plain.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
+  plain.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
   for (size_t i = 0; i < plain.all().size(); ++i) {
     const Tensor &from = store.all()[i].master, &to = plain.all()[i].master;
-    std::copy_n(from.data<float>(), from.elements(), to.data<float>());
+    std::copy_n(host<float>(from), from.elements(), host<float>(to));
   }
-  plain.publish(rig.exec);
+  publish(rig.exec, plain);
   const Sequence sequence = make_sequence(rig.exec, {0, 5, kTokens});
   const Tensor x = rig.normal("x", {kTokens, kHidden});
   SavedStack a, b;

@@ -1,8 +1,8 @@
-#include "layers/lower_bounds.h"
+#include "layers/basic/lower_bounds.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "layers/mixers/registry.h"
 #include "tests/layers/gradient_fixture.h"
 

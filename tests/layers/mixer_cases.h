@@ -6,10 +6,12 @@
 #include <map>
 #include <mutex>
 
-#include "layers/convert.h"
+#include "core/host_access.h"
+#include "layers/basic/cast.h"
 #include "layers/mixers/registry.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/parameter_values.h"
 #include "parallel/shares.h"
-#include "parallel/thread_comm.h"
 #include "tests/layers/gradient_fixture.h"
 #include "tests/support/slices.h"
 
@@ -102,8 +104,7 @@ inline OptionTable law_options(const std::string& law, int64_t heads = 4) {
 // slices.
 struct Made {
   Made(Rig& rig, Exec& exec, const std::string& name, int64_t heads = 4,
-       const Coordinates& here = {}, Communicator* tensor_ranks = nullptr,
-       DType type = DType::kF32)
+       const Coordinates& here = {}, Communicator* tensor_ranks = nullptr, DType type = DType::kF32)
       : options(law_options(name, heads)), store(here) {
     const Build build{.store = store,
                       .scope = "t.",
@@ -111,16 +112,16 @@ struct Made {
                       .compute = type,
                       .tensor_ranks = tensor_ranks};
     mixer = make_mixer(name_in(name), MixerBuild{build, options});
-    store.allocate(rig.ledger, type, ParameterStore::Gradients::kAllocate);
-    store.initialize(exec, 3);
+    store.allocate(rig.pool, type, ParameterStore::Gradients::kAllocate);
+    initialize(exec, store, 3);
     for (Parameter& p : store.all()) {
       if (p.spec.init.kind != Init::Kind::kNormal) continue;
       const Tensor fresh = rig.normal(p.spec.name, p.spec.global, 0.3);
       each_element(p, here, [&](size_t local, size_t whole) {
-        p.master.data<float>()[local] = fresh.data<float>()[whole];
+        host<float>(p.master)[local] = host<float>(fresh)[whole];
       });
     }
-    store.publish(exec);
+    publish(exec, store);
   }
   OptionTable options;
   ParameterStore store;
@@ -152,7 +153,7 @@ struct InPieces {
     }
   }
   static void put(const Tensor& part, const Tensor& to, int64_t begin) {
-    std::copy_n(part.data<float>(), part.elements(), to.data<float>() + begin * kHidden);
+    std::copy_n(host<float>(part), part.elements(), host<float>(to) + begin * kHidden);
   }
   Tensor y, dx;
 };
@@ -193,8 +194,8 @@ struct OverRanks {
       const Tensor part = exec.empty({sequence.tokens(), kHidden}),
                    d_part = exec.empty({sequence.tokens(), kHidden});
       move(sequence, ranks, rows, [&](int64_t local, int64_t whole) {
-        std::copy_n(x.data<float>() + whole, kHidden, part.data<float>() + local);
-        std::copy_n(dy.data<float>() + whole, kHidden, d_part.data<float>() + local);
+        std::copy_n(host<float>(x) + whole, kHidden, host<float>(part) + local);
+        std::copy_n(host<float>(dy) + whole, kHidden, host<float>(d_part) + local);
       });
       SavedStack saved;
       StepContext step;
@@ -207,15 +208,15 @@ struct OverRanks {
       Shares(made.store, mesh, Zero::kWhole).reduce_gradients(exec);
       const std::lock_guard lock(mutex);
       move(sequence, ranks, rows, [&](int64_t local, int64_t whole) {
-        std::copy_n(out.data<float>() + local, kHidden, y.data<float>() + whole);
-        std::copy_n(d_in.data<float>() + local, kHidden, dx.data<float>() + whole);
+        std::copy_n(host<float>(out) + local, kHidden, host<float>(y) + whole);
+        std::copy_n(host<float>(d_in) + local, kHidden, host<float>(dx) + whole);
       });
       for (Parameter& p : made.store.all()) {
         if (p.spec.buffer) continue;
         std::vector<double>& all = weights[p.spec.name];
         all.resize(static_cast<size_t>(p.spec.global.elements()));
         each_element(p, layout.here,
-                     [&](size_t local, size_t whole) { all[whole] = p.grad.data<float>()[local]; });
+                     [&](size_t local, size_t whole) { all[whole] = host<float>(p.grad)[local]; });
       }
     });
   }

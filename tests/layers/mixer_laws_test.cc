@@ -19,6 +19,7 @@
 
 #include <cmath>
 
+#include "core/host_access.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -69,15 +70,16 @@ TEST_P(MixerLaws, Packing) {
   EXPECT_TRUE(Near(together.row_range(11, 18), second, 1e-6));
 }
 
-// Within a chunk, and over several. How far pruning (ACP) looks back depends on the largest query and
-// key of the document: what it leaves out may change, which changes outputs by what it promises.
+// Within a chunk, and over several. How far pruning (ACP) looks back depends on the largest query
+// and key of the document: what it leaves out may change, which changes outputs by what it
+// promises.
 TEST_P(MixerLaws, Causality) {
   const bool prunes = GetParam().find("acp = true") != std::string::npos;
   for (const auto& [tokens, changed] : {std::pair(23, 17), std::pair(300, 210)}) {
     const Sequence sequence = make_sequence(rig.exec, {0, tokens});
     const Tensor x = rig.normal("x", {tokens, kHidden});
     const Tensor before = forward(x, sequence);
-    x.data<float>()[changed * kHidden + 3] += 1.0f;
+    host<float>(x)[changed * kHidden + 3] += 1.0f;
     const Tensor after = forward(x, sequence);
     const Tensor was = before.row_range(0, changed), is = after.row_range(0, changed);
     EXPECT_TRUE(prunes ? Near(is, was, 10 * std::exp(-10.0)) : SameBits(is, was)) << tokens;
@@ -157,8 +159,8 @@ void expect_adjoint(Rig& rig, const SpanRecord& span, const std::string& part) {
       State moved = normal_like(rig, "u" + tick, s);
       for (size_t t = 0; t < s.size(); ++t) {
         for (int64_t e = 0; varies(s[t]) && e < s[t].elements(); ++e) {
-          float& x = moved[t].data<float>()[e];
-          x = s[t].data<float>()[e] + static_cast<float>(h) * x;
+          float& x = host<float>(moved[t])[e];
+          x = host<float>(s[t])[e] + static_cast<float>(h) * x;
         }
       }
       return dot_all(span.algebra->apply(rig.exec, span.summary, moved), d);
@@ -272,7 +274,7 @@ std::vector<Tensor> gradients(Rig& rig, const std::string& law, const Tensor& x,
   for (const Parameter& p : made.store.all()) {
     if (p.spec.buffer) continue;
     out.push_back(rig.exec.empty(p.grad.shape()));
-    std::copy_n(p.grad.data<float>(), p.grad.elements(), out.back().data<float>());
+    std::copy_n(host<float>(p.grad), p.grad.elements(), host<float>(out.back()));
   }
   return out;
 }

@@ -1,9 +1,11 @@
 // What options mean that no golden case sets: layers with them against plain loops.
 #include <gtest/gtest.h>
 
+#include "core/host_access.h"
 #include "layers/recurrence/delta.h"
 #include "layers/recurrence/fixed_decays.h"
 #include "layers/recurrence/rank_one.h"
+#include "parallel/parameter_values.h"
 #include "tests/layers/mixer_cases.h"
 #include "tests/layers/naive_mixers.h"
 
@@ -28,18 +30,18 @@ class MixerOptions : public Gradients {
     const Build build{
         .store = *parts_, .scope = "", .hidden = kHidden, .layer = layer, .layers = layers};
     const auto made = make_mixer(mixer, MixerBuild{build, options_});
-    parts_->allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-    parts_->initialize(rig.exec, 3);
+    parts_->allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
+    initialize(rig.exec, *parts_, 3);
     for (Parameter& p : parts_->all()) {
       // Convolutions that see the token alone: what remains of them is silu.
       if (p.spec.name.find("conv1d") != std::string::npos) {
-        for (int64_t i = 0; i < p.shape.elements(); ++i) p.master.data<float>()[i] = i % 4 == 3;
+        for (int64_t i = 0; i < p.shape.elements(); ++i) host<float>(p.master)[i] = i % 4 == 3;
       } else if (p.spec.init.kind == Init::Kind::kNormal) {
         const Tensor fresh = rig.normal(p.spec.name, p.shape, 0.3);
-        std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
+        std::copy_n(host<float>(fresh), p.shape.elements(), host<float>(p.master));
       }
     }
-    parts_->publish(rig.exec);
+    publish(rig.exec, *parts_);
     SavedStack saved;
     StepContext step;
     const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
@@ -213,9 +215,9 @@ TEST_F(MixerOptions, TurningTheSameKeyAroundStaysExact) {
                decay = rig.exec.zeros({kLong, kKey});
   for (const double most : {1.0, 2.0}) {
     for (int64_t t = 0; t < kLong; ++t) {
-      beta.data<float>()[t] = static_cast<float>(most);
+      host<float>(beta)[t] = static_cast<float>(most);
       // Two keys of length one in turns of some tokens.
-      for (int64_t i = 0; i < kKey; ++i) k.data<float>()[t * kKey + i] = i == (t / 7) % 2;
+      for (int64_t i = 0; i < kKey; ++i) host<float>(k)[t * kKey + i] = i == (t / 7) % 2;
     }
     const naive::Rows rows{kLong, 1, kKey, kValue, 1.0, numbers(q), numbers(k), numbers(v)};
     const Numbers want = naive::delta(rows, numbers(beta), zero);

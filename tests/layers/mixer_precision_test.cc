@@ -1,19 +1,21 @@
 // Laws of mixer_laws_test.cc in bf16: a document in pieces, token by token and over ranks is the
 // document in one, as far as numbers of eight bits tell. How far that is differs from mixer to
 // mixer (norms and softmaxes can magnify a rounding a hundredfold), and is measured: e is how far
-// bf16 is from f32, with the same weights and inputs, everything in one piece. What is cut elsewhere
-// rounds other numbers and is as far from f32, so that it lies within 2 e of what bf16 gives in one.
-// That holds for errors of the same distribution, so it is asked for the middle and the upper tenth
-// of the tokens, not for the unluckiest.
+// bf16 is from f32, with the same weights and inputs, everything in one piece. What is cut
+// elsewhere rounds other numbers and is as far from f32, so that it lies within 2 e of what bf16
+// gives in one. That holds for errors of the same distribution, so it is asked for the middle and
+// the upper tenth of the tokens, not for the unluckiest.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/l2_norm.h"
+#include "core/host_access.h"
+#include "kernels/rows/l2_norm.h"
 #include "layers/recurrence/delta.h"
 #include "layers/recurrence/momentum.h"
 #include "layers/recurrence/rank_one.h"
+#include "parallel/parameter_values.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -26,7 +28,7 @@ constexpr double kAllowed = 2;
 Tensor rounded(Rig& rig, const char* name) {
   const Tensor x = rig.normal(name, {kTokens, kHidden});
   for (int64_t i = 0; i < x.elements(); ++i) {
-    x.data<float>()[i] = to_float(to_bf16(x.data<float>()[i]));
+    host<float>(x)[i] = to_float(to_bf16(host<float>(x)[i]));
   }
   return x;
 }
@@ -66,10 +68,10 @@ class MixerPrecision : public Gradients, public testing::WithParamInterface<std:
     wide = std::make_unique<Made>(rig, rig.exec, GetParam());
     for (Parameter& p : wide->store.all()) {
       if (p.spec.f32) continue;  // as it is in bf16 too
-      float* w = p.master.data<float>();
+      float* w = host<float>(p.master);
       for (int64_t i = 0; i < p.master.elements(); ++i) w[i] = to_float(to_bf16(w[i]));
     }
-    wide->store.publish(rig.exec);
+    publish(rig.exec, wide->store);
   }
   Tensor x, dy, narrow_x;
   std::unique_ptr<Made> wide;
@@ -113,8 +115,11 @@ TEST_P(MixerPrecision, Parallel) {
 
 // Every line of mixers.def, and what has a recurrence that no line has by default.
 std::vector<std::string> precision_cases() {
-  std::vector<std::string> names = {"fox,pro = true", "softmax,window = 9", "liger,form = 'gsa'",
-                                    "ttt,mini_batch = 16", "ttt,inner_norm = true\neta_base = 0.2",
+  std::vector<std::string> names = {"fox,pro = true",
+                                    "softmax,window = 9",
+                                    "liger,form = 'gsa'",
+                                    "ttt,mini_batch = 16",
+                                    "ttt,inner_norm = true\neta_base = 0.2",
                                     "titans,mini_batch = 7"};
   for (const MixerInfo& mixer : mixer_list()) names.push_back(mixer.name);
   return names;
@@ -160,10 +165,20 @@ TEST_P(Transitions, OfNarrowKeysAreCarriedInFullPrecision) {
                   rule.summarize(rig.exec, inputs(wide), sequence),
                   fmt::format("{}, strength {}", name, strength));
     };
-    both(delta, [&](const Tensor& k) { return DeltaInputs{k, k, k, beta, {}}; }, "delta");
-    both(rank_one, [&](const Tensor& k) { return RankOneInputs{k, k, k, g, {}, beta}; },
-         "rank one");
-    both(momentum, [&](const Tensor& k) { return MomentumInputs{k, k, k, beta}; }, "descent");
+    both(
+        delta,
+        [&](const Tensor& k) {
+          return DeltaInputs{k, k, k, beta, {}};
+        },
+        "delta");
+    both(
+        rank_one, [&](const Tensor& k) { return RankOneInputs{k, k, k, g, {}, beta}; }, "rank one");
+    both(
+        momentum,
+        [&](const Tensor& k) {
+          return MomentumInputs{k, k, k, beta};
+        },
+        "descent");
   }
 }
 

@@ -1,4 +1,5 @@
 // The stabilised formulas of the specification in double, against the scan that runs without them.
+#include "core/host_access.h"
 #include "layers/recurrence/mlstm.h"
 
 #include "tests/kernels/numeric.h"
@@ -69,7 +70,7 @@ struct Problem {
     // The model's soft cap.
     for (const Tensor& gate : {i, f}) {
       for (int64_t e = 0; e < gate.elements(); ++e) {
-        float& x = gate.data<float>()[e];
+        float& x = host<float>(gate)[e];
         x = 15.0f * std::tanh(x / 15.0f);
       }
     }

@@ -4,8 +4,10 @@
 
 #include <mutex>
 
+#include "core/host_access.h"
 #include "layers/moe/router.h"
-#include "parallel/thread_comm.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/rig.h"
 
 namespace weft::test {
@@ -32,14 +34,14 @@ void decide(Keep keep, int64_t begin, int64_t count, Communicator* ranks, std::m
   const ExpertRouter router(
       {.store = store, .scope = "t.", .hidden = kHidden},
       {.rule = {.active = kActive}, .experts = kExperts, .capacity = 0.8, .keep = keep});
-  store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-  store.initialize(rig.exec, 3);
-  store.publish(rig.exec);
+  store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
+  initialize(rig.exec, store, 3);
+  publish(rig.exec, store);
   const Tensor all = rig.normal("x", {kSequences * kLength, kHidden});
   const Tensor x = rig.exec.empty({kSequences * count, kHidden});
   for (int64_t s = 0; s < kSequences; ++s) {
-    std::copy_n(all.data<float>() + (s * kLength + begin) * kHidden, count * kHidden,
-                x.data<float>() + s * count * kHidden);
+    std::copy_n(host<float>(all) + (s * kLength + begin) * kHidden, count * kHidden,
+                host<float>(x) + s * count * kHidden);
   }
   StepContext context{.row_tokens = count, .token_ranks = ranks};
   const Routing routing = router.forward(rig.exec, x, context);
@@ -48,7 +50,7 @@ void decide(Keep keep, int64_t begin, int64_t count, Communicator* ranks, std::m
     const int64_t token = n / count * kLength + begin + n % count;
     for (int64_t k = 0; k < kActive; ++k) {
       out.stays[static_cast<size_t>(token * kActive + k)] =
-          routing.order.row.data<int32_t>()[n * kActive + k] >= 0;
+          host<int32_t>(routing.order.row)[n * kActive + k] >= 0;
     }
   }
   out.dropped += context.reports[0].dropped;

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/host_access.h"
 #include "layers/moe/moe.h"
+#include "parallel/parameter_values.h"
 #include "tests/layers/gradient_fixture.h"
 
 namespace weft::test {
@@ -43,7 +45,7 @@ class Routed : public Gradients, public testing::WithParamInterface<RoutingCase>
     prepare();
     if (Parameter* bias = store.find("t.router.bias")) {
       for (int64_t e = 0; e < experts; ++e) {
-        bias->master.data<float>()[e] = 0.1f * static_cast<float>(e % 3);
+        host<float>(bias->master)[e] = 0.1f * static_cast<float>(e % 3);
       }
     }
     std::vector<int64_t> counts(static_cast<size_t>(experts));
@@ -96,8 +98,8 @@ TEST_P(Routed, GivesTheSameBitsForAnyNumberOfThreads) {
     ParameterStore store;
     const MoeOptions options = options_of(GetParam(), 12);
     Moe moe({.store = store, .scope = "t.", .hidden = kHidden}, options);
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-    store.initialize(rig.exec, 3);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+    initialize(rig.exec, store, 3);
     const Tensor x = rig.normal("x", {1009, kHidden}, 20.0);
     SavedStack saved;
     StepContext context;
@@ -192,21 +194,21 @@ TEST_F(Routing, OneExpertMayTakeAllTokens) {
           {.router = {.rule = {.mode = RouterMode::kSigmoid, .renormalize = true}, .experts = 5},
            .width = 12});
   prepare();
-  store.find("t.router.bias")->master.data<float>()[3] = 2.0f;  // sigmoids lie between 0 and 1
+  host<float>(store.find("t.router.bias")->master)[3] = 2.0f;  // sigmoids lie between 0 and 1
   const Tensor x = rig.normal("x", {131, kHidden});
   const Result got = run(moe, x);
   EXPECT_EQ(got.report.counts, (std::vector<int64_t>{0, 0, 0, 131, 0}));
 
   ParameterStore alone;
   const Mlp expert({.store = alone, .scope = "e.", .hidden = kHidden}, 12);
-  alone.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
+  alone.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
   const auto take = [&](const char* to, const char* from, int64_t elements) {
-    std::copy_n(store.find(from)->master.data<float>() + 3 * elements, elements,
-                alone.find(to)->master.data<float>());
+    std::copy_n(host<float>(store.find(from)->master) + 3 * elements, elements,
+                host<float>(alone.find(to)->master));
   };
   take("e.w_gate_up", "t.experts.w_gate_up", 24 * kHidden);
   take("e.w_down", "t.experts.w_down", 12 * kHidden);
-  alone.publish(rig.exec);
+  publish(rig.exec, alone);
   SavedStack saved;
   StepContext context;
   const Tensor want = expert.forward(rig.exec, x, context, saved);
@@ -289,7 +291,7 @@ TEST_F(Routing, ForcedBalanceGoesRoundTheExperts) {
   prepare();
   const Result got = run(moe, rig.normal("x", {7, kHidden}));
   EXPECT_EQ(got.report.counts, (std::vector<int64_t>{5, 4, 4, 4, 4}));
-  for (int64_t i = 0; i < 21; ++i) EXPECT_EQ(got.routing.index.data<int32_t>()[i], i % 5);
+  for (int64_t i = 0; i < 21; ++i) EXPECT_EQ(host<int32_t>(got.routing.index)[i], i % 5);
 }
 
 TEST_F(Routing, EntropyTellsACertainRouterFromAnUndecidedOne) {
@@ -297,10 +299,10 @@ TEST_F(Routing, EntropyTellsACertainRouterFromAnUndecidedOne) {
   prepare();
   Parameter& weight = *store.find("t.router.weight");
   const Tensor x = rig.normal("x", {31, kHidden});
-  std::fill_n(weight.master.data<float>(), weight.master.elements(), 0.0f);
+  std::fill_n(host<float>(weight.master), weight.master.elements(), 0.0f);
   EXPECT_NEAR(run(moe, x).report.router_entropy, std::log(8.0), 1e-6);
   const Tensor large = rig.normal("w", weight.shape, 100.0);
-  std::copy_n(large.data<float>(), large.elements(), weight.master.data<float>());
+  std::copy_n(host<float>(large), large.elements(), host<float>(weight.master));
   EXPECT_LT(run(moe, x).report.router_entropy, 0.1);
 }
 

@@ -4,9 +4,11 @@
 #include <functional>
 #include <map>
 
-#include "kernels/elementwise.h"
+#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
 #include "layers/memory/memory_router.h"
 #include "layers/mixers/registry.h"
+#include "parallel/parameter_values.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -40,7 +42,7 @@ TEST_F(Mom, SendsTiesToTheLowerMemoriesAndLeavesTheOthersAlone) {
   prepare();
   Parameter& router = *store.find("t.router.weight");
   kernels::fill(rig.exec, router.master, 0.0f);
-  store.publish(rig.exec);
+  publish(rig.exec, store);
   const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
   SavedStack saved;
   MixerState state;
@@ -61,7 +63,7 @@ TEST_F(Mom, WhatATokenDoesToMemoriesItDoesNotGoToIsNothing) {
   for (const std::string& inner : inner_rules()) {
     Made made(rig, rig.exec, "mom,memories = 5\nshort_conv = false\ninner = '" + inner + "'");
     kernels::fill(rig.exec, made.store.find("t.router.weight")->master, 0.0f);
-    made.store.publish(rig.exec);
+    publish(rig.exec, made.store);
     std::vector<SpanRecord> records;
     Sequence sequence = make_sequence(rig.exec, {0, 1});
     sequence.records = &records;
@@ -92,14 +94,14 @@ Tensor forward(Rig& rig, const std::string& mixer, const std::string& text, cons
   const OptionTable options = OptionTable::parse("heads = 2\ndk = 8\ndv = 12\n" + text);
   const auto made =
       make_mixer(mixer, MixerBuild{{.store = store, .scope = "t.", .hidden = kHidden}, options});
-  store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kNone);
-  store.initialize(rig.exec, 3);
+  store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
+  initialize(rig.exec, store, 3);
   for (Parameter& p : store.all()) {
     const Tensor fresh = rig.normal(p.spec.name, {p.shape.elements()}, 0.3);
-    std::copy_n(fresh.data<float>(), p.shape.elements(), p.master.data<float>());
+    std::copy_n(host<float>(fresh), p.shape.elements(), host<float>(p.master));
   }
   if (change) change(store);
-  store.publish(rig.exec);
+  publish(rig.exec, store);
   SavedStack saved;
   StepContext step;
   const Sequence sequence = make_sequence(rig.exec, {0, 9, kTokens});
@@ -155,7 +157,7 @@ TEST_F(Mom, SharesOneProjectionWhereAsked) {
         if (shared == nullptr) continue;
         const int64_t count = shared->shape.elements();
         for (int64_t i = 0; i < p.shape.elements(); ++i) {
-          p.master.data<float>()[i] = shared->master.data<float>()[i % count];
+          host<float>(p.master)[i] = host<float>(shared->master)[i % count];
         }
       }
     };

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <functional>
 
+#include "core/host_access.h"
+#include "layers/basic/mlp.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
-#include "layers/mlp.h"
 #include "layers/moe/moe.h"
-#include "parallel/thread_comm.h"
-#include "parallel/traced_comm.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/comm/traced_comm.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 #include "tests/support/watched_comm.h"
@@ -19,7 +21,7 @@ namespace weft::test {
 namespace {
 
 bool all_zero(const Tensor& t) {
-  return std::all_of(t.data<float>(), t.data<float>() + t.elements(),
+  return std::all_of(host<float>(t), host<float>(t) + t.elements(),
                      [](float x) { return x == 0.0f; });
 }
 
@@ -34,9 +36,9 @@ constexpr int64_t kHidden = 24, kTokens = 16;
 // A mixture of experts on one of two ranks.
 struct MoeOnRank {
   MoeOnRank(Communicator& ranks, Rig& rig) : store(place(ranks)), moe(build(), options()) {
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-    store.initialize(rig.exec, 3);
-    store.zero_gradients(rig.exec);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+    initialize(rig.exec, store, 3);
+    zero_gradients(rig.exec, store);
   }
   static Coordinates place(Communicator& ranks) {
     Coordinates here;
@@ -100,9 +102,9 @@ TEST(ExpertOverlap, NothingIsUnderWayWhereItIsSwitchedOff) {
 struct BlockOnRank {
   BlockOnRank(Communicator& ranks, Rig& rig, DType type)
       : store(place(ranks)), block(make(ranks, type)) {
-    store.allocate(rig.ledger, type, ParameterStore::Gradients::kAllocate);
-    store.initialize(rig.exec, 3);
-    store.zero_gradients(rig.exec);
+    store.allocate(rig.pool, type, ParameterStore::Gradients::kAllocate);
+    initialize(rig.exec, store, 3);
+    zero_gradients(rig.exec, store);
   }
   static Coordinates place(Communicator& ranks) {
     Coordinates here;

@@ -1,11 +1,12 @@
 // Blocks that compute their forward twice ask no sequence rank twice, and give the same bits.
 #include <gtest/gtest.h>
 
+#include "layers/basic/mlp.h"
 #include "layers/block.h"
 #include "layers/mixers/registry.h"
-#include "layers/mlp.h"
-#include "parallel/thread_comm.h"
-#include "parallel/traced_comm.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/comm/traced_comm.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -24,9 +25,9 @@ struct OnRank {
         options(OptionTable::parse("heads = 4\n" + mixer.substr(mixer.find(',') + 1))),
         store(place(world, axis)),
         block(make(mixer.substr(0, mixer.find(',')), axis, recompute)) {
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-    store.initialize(rig.exec, 3);
-    store.zero_gradients(rig.exec);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+    initialize(rig.exec, store, 3);
+    zero_gradients(rig.exec, store);
     const bool spans = axis == Axis::kSequence;
     const Sequence sequence = spans ? make_sequence(rig.exec, {0, 9, kTokens}, 1, ranks)
                                     : make_sequence(rig.exec, {0, 9, kTokens});

@@ -4,8 +4,9 @@
 
 #include <mutex>
 
+#include "core/host_access.h"
 #include "layers/recurrence/scalar.h"
-#include "parallel/thread_comm.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -74,7 +75,7 @@ Results over_ranks(const Rule& rule, int ranks, const std::vector<int32_t>& docu
                  d = mine("d", width);
     const Tensor g = mine("g", kHeads);
     for (int64_t i = 0; i < g.elements(); ++i)
-      g.data<float>()[i] = -0.1f * std::abs(g.data<float>()[i]);
+      host<float>(g)[i] = -0.1f * std::abs(host<float>(g)[i]);
     const Tensor dq = exec.empty(q.shape()), dk = exec.empty(q.shape()), dv = exec.empty(q.shape()),
                  dg = exec.empty(g.shape());
     SavedStack saved;

@@ -1,5 +1,7 @@
 // What the golden cases and the laws of all mixers do not see of RWKV-7: values that cross layers.
+#include "core/host_access.h"
 #include "layers/mixers/registry.h"
+#include "parallel/parameter_values.h"
 #include "tests/layers/gradient_fixture.h"
 
 namespace weft::test {
@@ -40,7 +42,7 @@ class FirstValue : public Gradients {
       }
       const Tensor part = mixers[i]->backward(rig.exec, cotangent, {sequence, nullptr, &step},
                                               recompute == Recompute::kYes ? again : saved);
-      for (int64_t e = 0; e < dx.elements(); ++e) dx.data<float>()[e] += part.data<float>()[e];
+      for (int64_t e = 0; e < dx.elements(); ++e) host<float>(dx)[e] += host<float>(part)[e];
     }
     return dx;
   }
@@ -54,7 +56,7 @@ class FirstValue : public Gradients {
 TEST_F(FirstValue, BringsItsGradientBackToTheFirstLayer) {
   make({0, 1, 3});
   expect_derivative("x", x, gradient(Recompute::kNo), [&] { return loss(); });
-  store.zero_gradients(rig.exec);
+  zero_gradients(rig.exec, store);
   gradient(Recompute::kNo);
   expect_all_weights([&] { return loss(); });
 }

@@ -10,33 +10,21 @@
 #include <set>
 
 #include "tests/layers/mixer_cases.h"
+#include "tests/support/forwarding_comm.h"
 
 namespace weft::test {
 namespace {
 
 // A communicator that writes down what this rank sends, call by call.
-class Logged final : public Communicator {
+class Logged final : public ForwardingComm {
  public:
-  explicit Logged(Communicator& inner) : inner_(inner) {}
+  using ForwardingComm::ForwardingComm;
 
   std::vector<int64_t> gathered, sent;  // bytes: of all-gathers, to other ranks; of transfers
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  std::string_view name() const override { return inner_.name(); }
-  void all_reduce(Exec& exec, View inout, ReduceOp op) override {
-    inner_.all_reduce(exec, inout, op);
-  }
   void all_gather(Exec& exec, ConstView mine, View all) override {
     gathered.push_back((size() - 1) * mine.shape.elements() * size_of(mine.dtype));
     inner_.all_gather(exec, mine, all);
-  }
-  void reduce_scatter(Exec& exec, ConstView all, View mine) override {
-    inner_.reduce_scatter(exec, all, mine);
-  }
-  void all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows, View recv,
-                    std::span<const int64_t> recv_rows) override {
-    inner_.all_to_all_v(exec, send, send_rows, recv, recv_rows);
   }
   void transfer(Exec& exec, std::span<const Transfer> together) override {
     if (bytes_in(together) > 0) sent.push_back(bytes_in(together));
@@ -51,7 +39,6 @@ class Logged final : public Communicator {
     if (std::string_view(what.name) == "all_gather") gathered.push_back(bytes_in(parts));
     return inner_.start_together(exec, what, std::move(parts));
   }
-  void barrier() override { inner_.barrier(); }
 
  private:
   static int64_t bytes_in(std::span<const Transfer> together) {
@@ -63,7 +50,6 @@ class Logged final : public Communicator {
     }
     return bytes;
   }
-  Communicator& inner_;
 };
 
 int64_t numbers_in(const State& state) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "core/host_access.h"
 #include "tests/layers/mixer_cases.h"
 #include "tests/support/watched_comm.h"
 
@@ -47,7 +48,7 @@ struct OnRank {
   Tensor forward(Exec& exec) {
     return made.mixer->forward(exec, x, {sequence, nullptr, &step}, saved);
   }
-  void spoil() const { std::fill_n(x.data<float>(), x.elements(), 0.0f); }
+  void spoil() const { std::fill_n(host<float>(x), x.elements(), 0.0f); }
 
   Rig rig{1};
   Watched ranks;
@@ -106,7 +107,7 @@ TEST_P(SpanOverlap, GradientsOfWeightsAreComputedWhileThoseOfStatesTravel) {
       throw Error("no output projection");
     };
     const auto some = [](const Tensor& t) {
-      return std::any_of(t.data<float>(), t.data<float>() + t.elements(),
+      return std::any_of(host<float>(t), host<float>(t) + t.elements(),
                          [](float g) { return g != 0.0f; });
     };
     on.forward(exec);
@@ -148,8 +149,8 @@ bool has_no_summary(const std::string& law) {
          law.find("inner_norm = true") != std::string::npos;
 }
 
-// Every other line of mixers.def and its variants; shells without a gate, so that queries are what is
-// left.
+// Every other line of mixers.def and its variants; shells without a gate, so that queries are what
+// is left.
 std::vector<std::string> laws() {
   std::vector<std::string> names = mixers_and_variants();
   for (const MixerInfo& mixer : mixer_list()) {

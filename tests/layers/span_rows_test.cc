@@ -3,8 +3,9 @@
 
 #include <mutex>
 
+#include "core/host_access.h"
 #include "layers/recurrence/rows.h"
-#include "parallel/traced_comm.h"
+#include "parallel/comm/traced_comm.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -26,8 +27,8 @@ State state_of(Exec& exec, const Lists& lists) {
   for (int64_t s = 0; s < n; ++s) {
     for (int64_t i = 0; i < counts[static_cast<size_t>(s)]; ++i) {
       const auto x = static_cast<float>(lists[static_cast<size_t>(s)][static_cast<size_t>(i)]);
-      for (int64_t c = 0; c < 3; ++c) wide.data<bf16>()[(s * room + i) * 3 + c] = to_bf16(x);
-      narrow.data<float>()[s * room + i] = x;
+      for (int64_t c = 0; c < 3; ++c) host<bf16>(wide)[(s * room + i) * 3 + c] = to_bf16(x);
+      host<float>(narrow)[s * room + i] = x;
     }
   }
   return {wide, narrow, row_counts(exec, counts)};
@@ -38,10 +39,10 @@ Lists lists_of(const State& state) {
   Lists lists;
   for (int64_t s = 0; s < state[2].elements(); ++s) {
     lists.emplace_back();
-    for (int64_t i = 0; i < state[2].data<int32_t>()[s]; ++i) {
+    for (int64_t i = 0; i < host<int32_t>(state[2])[s]; ++i) {
       const int64_t row = s * state[1].shape()[1] + i;
-      lists.back().push_back(state[1].data<float>()[row]);
-      const bf16* wide = state[0].data<bf16>() + (s * state[0].shape()[1] + i) * 3;
+      lists.back().push_back(host<float>(state[1])[row]);
+      const bf16* wide = host<bf16>(state[0]) + (s * state[0].shape()[1] + i) * 3;
       for (int64_t c = 0; c < 3; ++c) EXPECT_EQ(to_float(wide[c]), lists.back().back());
     }
   }
@@ -202,8 +203,8 @@ TEST(SpanRowBytes, OfAWindowDoNotDependOnTheLength) {
 TEST(SpanRowBytes, AreThoseOfRowsThatSomebodySees) {
   constexpr int64_t kBatch = 2, kSpan = 9;
   for (const int ranks : {2, 4}) {
-    const auto sent = sent_by("softmax", ranks, static_cast<int32_t>(kSpan) * ranks, kBatch,
-                              DType::kBF16);
+    const auto sent =
+        sent_by("softmax", ranks, static_cast<int32_t>(kSpan) * ranks, kBatch, DType::kBF16);
     for (int r = 0; r < ranks; ++r) {
       const int64_t rows = kBatch * kSpan * kRowWidth;
       EXPECT_EQ(sent[static_cast<size_t>(r)].rows, rows * (2 * (ranks - 1 - r) + 4 * r));

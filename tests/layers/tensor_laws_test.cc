@@ -1,5 +1,6 @@
 // Tensor ranks give what one rank gives: outputs, input gradients and the gradients of all weights,
 // put together from their slices; alone and with sequence ranks. For every line of mixers.def.
+#include "core/host_access.h"
 #include "tests/layers/mixer_cases.h"
 
 namespace weft::test {
@@ -61,12 +62,12 @@ TEST_P(TensorLaws, CarryTheStatesOfTheirHeads) {
       SavedStack saved;
       StepContext step;
       const Tensor part = exec.empty({count, kHidden});
-      std::copy_n(x.data<float>() + at * kHidden, count * kHidden, part.data<float>());
+      std::copy_n(host<float>(x) + at * kHidden, count * kHidden, host<float>(part));
       const Sequence sequence = make_sequence(exec, {0, count}, {at});
       const Tensor out = made.mixer->forward(exec, part, {sequence, &state, &step}, saved);
       comm.all_reduce(exec, out, ReduceOp::kSum);
       if (comm.rank() == 0) {
-        std::copy_n(out.data<float>(), count * kHidden, y.data<float>() + at * kHidden);
+        std::copy_n(host<float>(out), count * kHidden, host<float>(y) + at * kHidden);
       }
       at += count;
     }

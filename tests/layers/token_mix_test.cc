@@ -1,4 +1,4 @@
-#include "layers/token_mix.h"
+#include "layers/basic/token_mix.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,15 @@
 // Tokens and channels between tensor ranks.
-#include "layers/token_shards.h"
+#include "layers/basic/token_shards.h"
+#include "core/host_access.h"
+#include "parallel/parameter_values.h"
 
 #include <gtest/gtest.h>
 
-#include "layers/channel_shards.h"
-#include "layers/wide_norm.h"
-#include "parallel/layout.h"
+#include "layers/basic/channel_shards.h"
+#include "layers/basic/wide_norm.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/layout/layout.h"
 #include "parallel/shares.h"
-#include "parallel/thread_comm.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -28,12 +30,12 @@ TEST(TokenShards, GatherPutsPartsTogetherAndScatterAddsThemUp) {
         // Small whole numbers, so that sums are exact.
         const Tensor all = exec.empty({tokens, 5});
         for (int64_t i = 0; i < all.elements(); ++i) {
-          all.data<float>()[i] = static_cast<float>(i * (ranks.rank() + 1));
+          host<float>(all)[i] = static_cast<float>(i * (ranks.rank() + 1));
         }
         const Tensor sum = scatter_tokens(exec, &ranks, all);
         EXPECT_EQ(sum.shape().rows(), part.size());
         for (int64_t i = 0; i < sum.elements(); ++i) {
-          EXPECT_EQ(sum.data<float>()[i],
+          EXPECT_EQ(host<float>(sum)[i],
                     static_cast<float>((part.begin * 5 + i) * size * (size + 1) / 2));
         }
       });
@@ -65,20 +67,20 @@ TEST(WideNorm, OnSlicesOfTheChannelsIsThatOfTheRow) {
           const Build build{.store = store, .scope = "", .hidden = 16, .tensor_ranks = comm};
           const int64_t width = 16 / of;
           const WideNorm layer(build, "w", width, 1, groups, 1e-3f);
-          store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-          store.initialize(exec, 1);
+          store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+          initialize(exec, store, 1);
           const Tensor x = exec.empty({5, width}), dy = exec.empty({5, width});
           const Tensor y = exec.empty({5, width}), dx = exec.empty({5, width});
           const Tensor weight = rig.normal("weight", {16}), all = rig.normal("x", {5, 16}),
                        d_all = rig.normal("dy", {5, 16});
           for (int64_t r = 0; r < 5; ++r) {
-            std::copy_n(all.data<float>() + r * 16 + index * width, width,
-                        x.data<float>() + r * width);
-            std::copy_n(d_all.data<float>() + r * 16 + index * width, width,
-                        dy.data<float>() + r * width);
+            std::copy_n(host<float>(all) + r * 16 + index * width, width,
+                        host<float>(x) + r * width);
+            std::copy_n(host<float>(d_all) + r * 16 + index * width, width,
+                        host<float>(dy) + r * width);
           }
           Parameter& p = store.all()[0];
-          std::copy_n(weight.data<float>() + index * width, width, p.value.data<float>());
+          std::copy_n(host<float>(weight) + index * width, width, host<float>(p.value));
           const Tensor inv_rms = layer.forward(exec, x, y);
           layer.backward(exec, dy, x, inv_rms, dx);
           std::vector<double> out = numbers(backward ? dx : y), grad = numbers(p.grad);
@@ -110,11 +112,11 @@ TEST(Replicas, SumTheirGradientsAmongThemselves) {
   run_ranks(4, [&](ThreadComm& ranks, Exec& exec) {
     const Tensor grad = exec.empty({3});
     for (int64_t i = 0; i < 3; ++i) {
-      grad.data<float>()[i] = static_cast<float>(10 * ranks.rank() + i);
+      host<float>(grad)[i] = static_cast<float>(10 * ranks.rank() + i);
     }
     sum_over_replicas(exec, ranks, 2, grad);
     for (int64_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(grad.data<float>()[i], static_cast<float>((ranks.rank() < 2 ? 10 : 50) + 2 * i));
+      EXPECT_EQ(host<float>(grad)[i], static_cast<float>((ranks.rank() < 2 ? 10 : 50) + 2 * i));
     }
   });
 }

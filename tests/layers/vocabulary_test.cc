@@ -4,10 +4,12 @@
 
 #include <mutex>
 
-#include "layers/embedding.h"
-#include "layers/loss.h"
-#include "parallel/layout.h"
-#include "parallel/thread_comm.h"
+#include "core/host_access.h"
+#include "layers/basic/embedding.h"
+#include "layers/basic/loss.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/layout/layout.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 #include "tests/support/slices.h"
@@ -34,13 +36,13 @@ Outcome run(int64_t vocab, int size, bool tied) {
     const Build build{.store = store, .scope = "", .hidden = kWidth, .tensor_ranks = &ranks};
     const Embedding embedding(build, vocab);
     const LossHead head(build, vocab, tied ? &embedding.table() : nullptr);
-    store.allocate(rig.ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-    store.initialize(exec, 5);
+    store.allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+    initialize(exec, store, 5);
     const Tensor tokens = exec.empty({kRows}, DType::kI32),
                  targets = exec.empty({kRows}, DType::kI32);
     for (int64_t i = 0; i < kRows; ++i) {
-      tokens.data<int32_t>()[i] = static_cast<int32_t>(i * 3 % vocab);
-      targets.data<int32_t>()[i] = i == 4 ? -1 : static_cast<int32_t>((i * 5 + 1) % vocab);
+      host<int32_t>(tokens)[i] = static_cast<int32_t>(i * 3 % vocab);
+      host<int32_t>(targets)[i] = i == 4 ? -1 : static_cast<int32_t>((i * 5 + 1) % vocab);
     }
     const IndexRange mine = even_part(kRows, ranks.rank(), size);
     const auto part = [&](const char* name) {
@@ -65,7 +67,7 @@ Outcome run(int64_t vocab, int size, bool tied) {
       std::vector<double>& grad = p.spec.name == "head.weight" ? out.head : out.table;
       grad.resize(static_cast<size_t>(vocab * kWidth));
       each_element(p, here,
-                   [&](size_t local, size_t whole) { grad[whole] = p.grad.data<float>()[local]; });
+                   [&](size_t local, size_t whole) { grad[whole] = host<float>(p.grad)[local]; });
     }
   });
   return out;

@@ -27,5 +27,6 @@ add_executable(test_worked_example
   "$<FILTER:$<TARGET_OBJECTS:test_layers>,INCLUDE,(mixer|tensor)_laws_test>")
 target_include_directories(test_worked_example BEFORE PRIVATE ${example})
 target_link_libraries(test_worked_example PRIVATE weft_test_support GTest::gtest_main)
-gtest_discover_tests(test_worked_example TEST_PREFIX layers.worked_example. TEST_FILTER *${name}
-                     DISCOVERY_TIMEOUT 120 PROPERTIES TIMEOUT 300)
+add_test(NAME layers.worked_example COMMAND test_worked_example --gtest_brief=1 --gtest_filter=*${name}
+         --gtest_output=xml:${CMAKE_BINARY_DIR}/results/layers.worked_example.xml)
+set_tests_properties(layers.worked_example PROPERTIES TIMEOUT 900)

@@ -1,10 +1,10 @@
-#include "parallel/boxes.h"
+#include "parallel/checkpoint/boxes.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 
-#include "core/rng.h"
+#include "core/base/rng.h"
 
 namespace weft::test {
 namespace {

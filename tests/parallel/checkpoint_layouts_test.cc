@@ -4,10 +4,11 @@
 
 #include <set>
 
-#include "parallel/checkpoint.h"
-#include "parallel/checkpoint_reader.h"
+#include "core/host_access.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/checkpoint_reader.h"
+#include "parallel/comm/thread_comm.h"
 #include "parallel/optimizer.h"
-#include "parallel/thread_comm.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -89,7 +90,7 @@ void each_element(const SavedTensor& t, Visit&& visit) {
         global_stride *= t.global[d];
         local_stride *= t.local.shape()[d];
       }
-      visit(global, t.local.data<float>()[local]);
+      visit(global, host<float>(t.local)[local]);
     }
     if (t.global.dims() > 0) before += box.extent[stacked];
   }
@@ -105,8 +106,8 @@ struct RankState {
                                     })),
         store(layout.here) {
     for (ParameterSpec& spec : specs(layout.here)) store.declare(std::move(spec));
-    store.allocate(ledger, DType::kF32, ParameterStore::Gradients::kNone);
-    optimizer.emplace(store, ledger, AdamOptions{}, mesh,
+    store.allocate(pool, DType::kF32, ParameterStore::Gradients::kNone);
+    optimizer.emplace(store, pool, AdamOptions{}, mesh,
                       c.degrees.zero == 0 ? Zero::kWhole : Zero::kSharded);
   }
 
@@ -121,6 +122,7 @@ struct RankState {
   Layout layout;
   std::shared_ptr<Mesh> mesh;
   Ledger ledger;
+  Pool pool{ledger};
   ParameterStore store;
   std::optional<Optimizer> optimizer;
 };

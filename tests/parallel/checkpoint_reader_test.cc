@@ -1,5 +1,6 @@
 // Reading compares what it takes with the manifest, block by block, and reads no more than that.
-#include "parallel/checkpoint_reader.h"
+#include "parallel/checkpoint/checkpoint_reader.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -7,10 +8,10 @@
 #include <cerrno>
 #include <fstream>
 
-#include "core/hash.h"
-#include "core/regular_file.h"
-#include "parallel/boxes.h"
-#include "parallel/thread_comm.h"
+#include "core/files/hash.h"
+#include "core/files/regular_file.h"
+#include "parallel/checkpoint/boxes.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/parallel/small_checkpoints.h"
 #include "tests/support/scratch_folder.h"
 
@@ -27,7 +28,7 @@ class CheckpointBlocks : public testing::Test {
  protected:
   CheckpointBlocks() {
     const Tensor large = rig.exec.empty({kRows, kColumns});
-    for (int64_t i = 0; i < large.elements(); ++i) large.data<float>()[i] = static_cast<float>(i);
+    for (int64_t i = 0; i < large.elements(); ++i) host<float>(large)[i] = static_cast<float>(i);
     std::vector<SavedTensor> tensors;
     for (int i = 0; i < 3; ++i) {
       tensors.push_back({fmt::format("small{}", i), {5}, {whole_of({5})}, rig.exec.zeros({5})});
@@ -45,8 +46,8 @@ class CheckpointBlocks : public testing::Test {
     const Slice& s = t.slices[0];
     for (int64_t r = 0; r < s.extent[0]; ++r) {
       for (int64_t c = 0; c < s.extent[1]; ++c) {
-        wrong += t.local.data<float>()[r * s.extent[1] + c] !=
-                 value_at(s.offset[0] + r, s.offset[1] + c);
+        wrong +=
+            host<float>(t.local)[r * s.extent[1] + c] != value_at(s.offset[0] + r, s.offset[1] + c);
       }
     }
     return wrong;

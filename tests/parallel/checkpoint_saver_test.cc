@@ -1,10 +1,11 @@
 // Saving in the background, and failures of it. When the power goes: power_loss_test.cc.
-#include "parallel/checkpoint_saver.h"
+#include "parallel/checkpoint/checkpoint_saver.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
-#include "parallel/checkpoint_folder.h"
-#include "parallel/thread_comm.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/parallel/small_checkpoints.h"
 #include "tests/support/drill.h"
 #include "tests/support/scratch_folder.h"
@@ -23,7 +24,7 @@ TEST(CheckpointSaver, SavesWhatWasThereWhenItBegan) {
       const auto at_step = static_cast<float>(step);
       const SavedTensor mine = rows_of(exec, world.rank(), 3, at_step);
       EXPECT_FALSE(saver.begin({.step = step}, {mine}));
-      std::fill_n(mine.local.data<float>(), 20, -1.0f);  // training goes on
+      std::fill_n(host<float>(mine.local), 20, -1.0f);  // training goes on
       const std::optional<SaveResult> result = saver.finish();
       ASSERT_TRUE(result);
       EXPECT_EQ(result->failure, "");
@@ -47,9 +48,9 @@ TEST(CheckpointSaver, IsDoneWhenTheWordsOfAllRanksSaySo) {
     std::optional<SaveResult> result;
     while (!result) {
       const Tensor words = exec.empty({2}, DType::kI64), mine = exec.empty({1}, DType::kI64);
-      *mine.data<int64_t>() = saver.word();
+      *host<int64_t>(mine) = saver.word();
       world.all_gather(exec, mine, words);
-      result = saver.advance(std::span(words.data<int64_t>(), 2));
+      result = saver.advance(std::span(host<int64_t>(words), 2));
     }
     ASSERT_TRUE(result);
     EXPECT_EQ(result->path, folder / "c/step-000000008");
@@ -92,8 +93,10 @@ TEST(CheckpointSaver, DoesNotBeginWithoutRoom) {
   Rig rig;
   // More than any disk has, in memory that is never touched.
   const int64_t rows = int64_t{1} << 50;
-  const SavedTensor huge{
-      "w", {rows}, {{{0}, {rows}}}, Tensor::borrow(rig.exec.zeros({1}).raw(), {rows}, DType::kF32)};
+  const SavedTensor huge{"w",
+                         {rows},
+                         {{{0}, {rows}}},
+                         Tensor::borrow(host_bytes(rig.exec.zeros({1})), {rows}, DType::kF32)};
   const std::string said =
       message_of<Error>([&] { save_checkpoint(folder / "c", {.step = 1}, {huge}, 0); });
   EXPECT_NE(said.find("takes 4194304.0 GiB"), std::string::npos) << said;
@@ -141,7 +144,7 @@ TEST(LoadNewest, GoesBackToAWholeCheckpointOnAllRanks) {
     const auto found = load_newest(exec, world, {folder / "c", report, tensors});
     ASSERT_TRUE(found);
     EXPECT_EQ(found->manifest.step, 1);
-    for (int64_t i = 0; i < all.elements(); ++i) EXPECT_EQ(all.data<float>()[i], 1);
+    for (int64_t i = 0; i < all.elements(); ++i) EXPECT_EQ(host<float>(all)[i], 1);
   };
   run_ranks(2, load);
   ASSERT_EQ(said.size(), 2u);  // by one rank

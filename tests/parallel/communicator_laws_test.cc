@@ -5,7 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "parallel/traced_comm.h"
+#include "core/host_access.h"
+#include "parallel/comm/traced_comm.h"
 #include "tests/parallel/communicator_places.h"
 #include "tests/support/near.h"
 #include "tests/support/scratch_folder.h"
@@ -23,13 +24,13 @@ int64_t value(int rank, int64_t i) { return (rank * 7 + i * 3) % 11 - 5; }
 
 void set(const Tensor& t, int64_t i, int64_t x) {
   if (t.dtype() == DType::kF32)
-    t.data<float>()[i] = static_cast<float>(x);
+    host<float>(t)[i] = static_cast<float>(x);
   else if (t.dtype() == DType::kBF16)
-    t.data<bf16>()[i] = to_bf16(static_cast<float>(x));
+    host<bf16>(t)[i] = to_bf16(static_cast<float>(x));
   else if (t.dtype() == DType::kI32)
-    t.data<int32_t>()[i] = static_cast<int32_t>(x);
+    host<int32_t>(t)[i] = static_cast<int32_t>(x);
   else
-    t.data<int64_t>()[i] = x;
+    host<int64_t>(t)[i] = x;
 }
 
 template <class F>
@@ -82,13 +83,13 @@ TEST_P(CommunicatorLaws, AddsInRankOrder) {
       const Tensor all = exec.empty({ranks, size}), part = exec.empty({size}),
                    want_part = exec.empty({size});
       for (int64_t i = 0; i < size; ++i) {
-        sum.data<float>()[i] = x(comm.rank(), i);
+        host<float>(sum)[i] = x(comm.rank(), i);
         float w = x(0, i), p = x(0, comm.rank() * size + i);
         for (int r = 1; r < ranks; ++r) w += x(r, i), p += x(r, comm.rank() * size + i);
-        want.data<float>()[i] = w;
-        want_part.data<float>()[i] = p;
+        host<float>(want)[i] = w;
+        host<float>(want_part)[i] = p;
       }
-      for (int64_t i = 0; i < ranks * size; ++i) all.data<float>()[i] = x(comm.rank(), i);
+      for (int64_t i = 0; i < ranks * size; ++i) host<float>(all)[i] = x(comm.rank(), i);
       comm.all_reduce(exec, sum, ReduceOp::kSum);
       EXPECT_TRUE(SameBits(sum, want));
       comm.reduce_scatter(exec, all, part);
@@ -101,9 +102,9 @@ TEST_P(CommunicatorLaws, RoundsABf16SumOnce) {
   on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
     // 256 + n ones: ones vanish one by one in bf16, but not when carried in f32.
     const Tensor t = exec.empty({1}, DType::kBF16);
-    t.data<bf16>()[0] = to_bf16(comm.rank() == 0 ? 256.0f : 1.0f);
+    host<bf16>(t)[0] = to_bf16(comm.rank() == 0 ? 256.0f : 1.0f);
     comm.all_reduce(exec, t, ReduceOp::kSum);
-    EXPECT_EQ(to_float(t.data<bf16>()[0]),
+    EXPECT_EQ(to_float(host<bf16>(t)[0]),
               to_float(to_bf16(256.0f + static_cast<float>(ranks - 1))));
   });
 }
@@ -170,7 +171,7 @@ TEST_P(CommunicatorLaws, SendsRowsToEverybody) {
                    recv = exec.zeros({total(in), width}, DType::kI32);
       const Tensor want = exec.empty({total(in), width}, DType::kI32);
       const auto fill = [&](const Tensor& t, bool sending) {
-        int32_t* p = t.data<int32_t>();
+        int32_t* p = host<int32_t>(t);
         for (int r = 0; r < ranks; ++r) {
           const int from = sending ? comm.rank() : r, to = sending ? r : comm.rank();
           for (int64_t i = 0; i < rows(from, to) * width; ++i)
@@ -209,7 +210,8 @@ TEST_P(CommunicatorLaws, TransfersTogetherWhateverTheirOrder) {
   });
 }
 
-// Sends that nobody has asked for yet do not stop the sender; tags pick messages out of their order.
+// Sends that nobody has asked for yet do not stop the sender; tags pick messages out of their
+// order.
 TEST_P(CommunicatorLaws, StartsTransfersWithoutWaiting) {
   if (ranks == 1) return;
   on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
@@ -245,9 +247,7 @@ TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
     CommTally tally;
     TracedComm traced(split(0, comm.rank(), "expert"), "expert", tally, Signatures::kCompare);
     constexpr int64_t kSize = 50'000;  // more than MPI sends without a receiver
-    const auto gathered = [&](int64_t i) {
-      return value(static_cast<int>(i / kSize), i % kSize);
-    };
+    const auto gathered = [&](int64_t i) { return value(static_cast<int>(i / kSize), i % kSize); };
     const Tensor mine =
         made(exec, {kSize}, DType::kI32, [&](int64_t i) { return value(comm.rank(), i); });
     const Tensor all = exec.zeros({ranks, kSize}, DType::kI32);
@@ -274,7 +274,7 @@ TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
       const auto third = traced.start_all_gather(exec, in_place.row(comm.rank()), in_place);
       const Tensor sum = made(exec, {3}, DType::kI32, [&](int64_t) { return 1; });
       traced.all_reduce(exec, sum, ReduceOp::kSum);
-      EXPECT_EQ(sum.data<int32_t>()[0], ranks);
+      EXPECT_EQ(host<int32_t>(sum)[0], ranks);
       third->wait();
       second->wait();
       first->wait();
@@ -297,11 +297,11 @@ TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
     std::vector<int64_t> one(static_cast<size_t>(ranks), 1), wrong = one;
     if (odd) wrong[0] = 2;
     const Tensor from = exec.zeros({ranks, 3}), to = exec.zeros({ranks + (odd ? 1 : 0), 3});
-    const std::string counts = message_of<Error>(
-        [&] { traced.start_all_to_all_v(exec, from, one, to, wrong)->wait(); });
-    EXPECT_NE(counts.find(fmt::format("rank 0 sends 12 bytes to rank {}, which expects 24",
-                                      ranks - 1)),
-              std::string::npos)
+    const std::string counts =
+        message_of<Error>([&] { traced.start_all_to_all_v(exec, from, one, to, wrong)->wait(); });
+    EXPECT_NE(
+        counts.find(fmt::format("rank 0 sends 12 bytes to rank {}, which expects 24", ranks - 1)),
+        std::string::npos)
         << counts;
     comm.barrier();
   });
@@ -319,7 +319,7 @@ TEST_P(CommunicatorLaws, SplitsIntoGroupsThatWorkSideBySide) {
     group->all_reduce(exec, t, ReduceOp::kSum);
     int32_t sum = 0;
     for (int r = color; r < ranks; r += 2) sum += r;
-    EXPECT_EQ(t.data<int32_t>()[2], sum);
+    EXPECT_EQ(host<int32_t>(t)[2], sum);
     comm.barrier();
   });
 }
@@ -335,9 +335,9 @@ TEST_P(CommunicatorLaws, MeshesKnowTheirNeighbours) {
     EXPECT_EQ(mesh.over({Axis::kData, Axis::kSequence}).size(), ranks / tensor.size());
     EXPECT_EQ(mesh.over({Axis::kPipe}).size(), 1);
     const Tensor all = exec.zeros({ranks}, DType::kI32);
-    all.data<int32_t>()[mesh.rank()] = 1;
+    host<int32_t>(all)[mesh.rank()] = 1;
     mesh.world().all_reduce(exec, all, ReduceOp::kSum);
-    EXPECT_EQ(std::accumulate(all.data<int32_t>(), all.data<int32_t>() + ranks, 0), ranks);
+    EXPECT_EQ(std::accumulate(host<int32_t>(all), host<int32_t>(all) + ranks, 0), ranks);
     EXPECT_EQ(mesh.tally().of_axis("data").bytes + mesh.tally().of_axis("tensor").bytes +
                   mesh.tally().of_axis("tensor+sequence+data+pipe").bytes +
                   mesh.tally().of_axis("tensor+data").bytes,
@@ -423,7 +423,8 @@ TEST_P(CommunicatorLaws, TracingComparesBarriers) {
   });
 }
 
-// Round the ring, with sizes or layers that do not fit: whoever receives tells both ends and places.
+// Round the ring, with sizes or layers that do not fit: whoever receives tells both ends and
+// places.
 TEST_P(CommunicatorLaws, TracingComparesTransfers) {
   if (ranks == 1) return;
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {

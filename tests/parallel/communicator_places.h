@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/mesh.h"
+#include "parallel/comm/mesh.h"
 
 namespace weft::test {
 

@@ -1,7 +1,7 @@
 #include "tests/parallel/communicator_places.h"
 
-#include "parallel/self_comm.h"
-#include "parallel/thread_comm.h"
+#include "parallel/comm/self_comm.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/rig.h"
 
 namespace weft::test {

@@ -3,10 +3,11 @@
 
 #include <cstring>
 
-#include "core/rng.h"
-#include "parallel/scatter_in_flight.h"
+#include "core/base/rng.h"
+#include "core/host_access.h"
+#include "parallel/comm/scatter_in_flight.h"
+#include "parallel/comm/thread_comm.h"
 #include "parallel/shares.h"
-#include "parallel/thread_comm.h"
 
 namespace weft::test {
 namespace {
@@ -42,16 +43,17 @@ std::vector<float> sums(int ranks, int rank, const std::vector<int64_t>& done, i
     };
     const Mesh mesh(layout, split);
     Ledger ledger;
+    Pool pool{ledger};
     ParameterStore store(layout.here);
     for (const ParameterSpec& spec : specs()) store.declare(spec);
-    store.allocate(ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
+    store.allocate(pool, DType::kF32, ParameterStore::Gradients::kAllocate);
     Shares shares(store, mesh, Zero::kSharded, bucket);
     for (int step = 0; step < 2; ++step) {  // nothing is left over from the first
       mesh.tally().reset();
       for (Parameter& p : store.all()) {
         const RandomStream random(static_cast<uint64_t>(7 + world.rank() + 10 * step), p.spec.name);
         for (int64_t e = 0; e < p.grad.elements(); ++e) {
-          p.grad.data<float>()[e] = static_cast<float>(random.normal(static_cast<uint64_t>(e)));
+          host<float>(p.grad)[e] = static_cast<float>(random.normal(static_cast<uint64_t>(e)));
         }
       }
       for (const int64_t layer : done) shares.layer_done(exec, layer);
@@ -66,7 +68,7 @@ std::vector<float> sums(int ranks, int rank, const std::vector<int64_t>& done, i
       if (p.spec.buffer) continue;
       const IndexRange rows = shares.of(i).rows;
       const int64_t width = row_width(p.shape);
-      const float* data = p.grad.data<float>();
+      const float* data = host<float>(p.grad);
       out.insert(out.end(), data + rows.begin * width, data + rows.end * width);
     }
   });
@@ -106,17 +108,17 @@ TEST(ScatterInFlight, SumsInRankOrder) {
   run_ranks(3, [](ThreadComm& world, Exec& exec) {
     const Tensor all = exec.empty({3, 70000});
     for (int64_t i = 0; i < all.elements(); ++i) {
-      all.data<float>()[i] = static_cast<float>((i * 7 + world.rank() * 13) % 101) * 0.37f;
+      host<float>(all)[i] = static_cast<float>((i * 7 + world.rank() * 13) % 101) * 0.37f;
     }
     const Tensor want = exec.empty({70000});
     world.reduce_scatter(exec, all, want);
     const Tensor apart = exec.empty({70000}), in_place = all.row(world.rank());
     ScatterInFlight first(exec, world, all, apart);
     first.finish(exec);
-    EXPECT_EQ(std::memcmp(apart.raw(), want.raw(), 70000 * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(host_bytes(apart), host_bytes(want), 70000 * sizeof(float)), 0);
     ScatterInFlight second(exec, world, all, in_place);
     second.finish(exec);
-    EXPECT_EQ(std::memcmp(in_place.raw(), want.raw(), 70000 * sizeof(float)), 0);
+    EXPECT_EQ(std::memcmp(host_bytes(in_place), host_bytes(want), 70000 * sizeof(float)), 0);
   });
 }
 

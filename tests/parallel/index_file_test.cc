@@ -5,9 +5,10 @@
 
 #include <map>
 
-#include "parallel/checkpoint_saver.h"
-#include "parallel/layout.h"
-#include "parallel/thread_comm.h"
+#include "core/host_access.h"
+#include "parallel/checkpoint/checkpoint_saver.h"
+#include "parallel/comm/thread_comm.h"
+#include "parallel/layout/layout.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -50,7 +51,7 @@ SavedTensor boxes(Exec& exec, const std::string& name, const Shape& global,
   const Shape local =
       slices.size() == 1 ? slices[0].extent : Shape{elements / global[1], global[1]};
   SavedTensor t{name, global, std::move(slices), exec.empty(local)};
-  float* out = t.local.data<float>();
+  float* out = host<float>(t.local);
   for (const Slice& s : t.slices) {
     for (int64_t r = 0; r < s.extent[0]; ++r) {
       for (int64_t c = 0; c < s.extent[1]; ++c) {

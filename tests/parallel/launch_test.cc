@@ -1,4 +1,4 @@
-#include "parallel/launch.h"
+#include "parallel/layout/launch.h"
 
 #include <gtest/gtest.h>
 

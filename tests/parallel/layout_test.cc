@@ -1,11 +1,11 @@
-#include "parallel/layout.h"
+#include "parallel/layout/layout.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "parallel/layout_rules.h"
+#include "parallel/layout/layout_rules.h"
 #include "tests/support/paths.h"
 #include "tests/support/scratch_folder.h"
 

@@ -2,7 +2,7 @@
 // that fails makes the job fail.
 #include <gtest/gtest.h>
 
-#include "parallel/world.h"
+#include "parallel/comm/world.h"
 #include "tests/parallel/communicator_places.h"
 #include "tests/support/rig.h"
 

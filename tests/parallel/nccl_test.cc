@@ -1,11 +1,11 @@
 // What of NCCL can be tested without a GPU: that it is linked, loads, and refuses clearly.
-#include "parallel/nccl.h"
+#include "parallel/comm/nccl.h"
 
 #include <gtest/gtest.h>
 
-#include "core/cuda_driver.h"
-#include "parallel/self_comm.h"
-#include "parallel/thread_comm.h"
+#include "core/gpu/cuda_driver.h"
+#include "parallel/comm/self_comm.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

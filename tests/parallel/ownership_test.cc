@@ -1,4 +1,4 @@
-#include "parallel/ownership.h"
+#include "parallel/layout/ownership.h"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,16 @@
 // The file of a rank while it is written: looked at again as it grows, in little memory.
-#include "parallel/part_file.h"
+#include "parallel/checkpoint/part_file.h"
+#include "core/host_access.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "core/hash.h"
-#include "core/hdf5.h"
-#include "parallel/boxes.h"
-#include "parallel/checkpoint_folder.h"
-#include "parallel/checkpoint_write.h"
+#include "core/files/hash.h"
+#include "core/files/hdf5.h"
+#include "parallel/checkpoint/boxes.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
+#include "parallel/checkpoint/checkpoint_write.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
 
@@ -110,7 +111,7 @@ TEST(WritePart, TakesAtMostOneCopyOfTheLargestShard) {
   Rig rig;
   const auto filled = [&](const Shape& shape) {
     const Tensor t = rig.exec.empty(shape);
-    std::fill_n(t.data<float>(), t.elements(), 1.5f);
+    std::fill_n(host<float>(t), t.elements(), 1.5f);
     return t;
   };
   const Shape shape = {64, 4, 16 << 10};  // 16 MiB

@@ -1,6 +1,6 @@
 // Losing power at any moment of a save leaves a checkpoint that can be loaded, and nothing that
-// carries a step's name and is not whole. The disk after it is made of records alone: what a file or
-// a folder held when it was last synced is certain, everything since then may be there or not.
+// carries a step's name and is not whole. The disk after it is made of records alone: what a file
+// or a folder held when it was last synced is certain, everything since then may be there or not.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,10 +15,10 @@
 #include <optional>
 #include <set>
 
-#include "core/new_file.h"
-#include "parallel/checkpoint_folder.h"
-#include "parallel/save_drill.h"
-#include "parallel/thread_comm.h"
+#include "core/files/new_file.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
+#include "parallel/checkpoint/save_drill.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/parallel/small_checkpoints.h"
 #include "tests/support/drill.h"
 #include "tests/support/scratch_folder.h"
@@ -41,7 +41,8 @@ Names names_in(const std::string& folder) {
   Names names;
   for (const auto& entry : fs::directory_iterator(folder)) {
     struct stat info {};
-    if (lstat(entry.path().c_str(), &info) == 0) names[entry.path().filename().string()] = info.st_ino;
+    if (lstat(entry.path().c_str(), &info) == 0)
+      names[entry.path().filename().string()] = info.st_ino;
   }
   return names;
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "core/base/error.h"
 #include "parallel/schedule_check.h"
 #include "tests/support/scratch_folder.h"
 

@@ -1,11 +1,13 @@
 #include "parallel/shares.h"
+#include "core/host_access.h"
+#include "parallel/parameter_values.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "parallel/comm/thread_comm.h"
 #include "parallel/optimizer.h"
-#include "parallel/thread_comm.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -69,18 +71,19 @@ TEST(Shares, SumGradientsOverThoseWhoHoldThem) {
                             coordinates_of(degrees, world.rank(), world_size)};
         const auto mesh = std::make_shared<Mesh>(layout, split, Signatures::kCompare);
         Ledger ledger;
+        Pool pool{ledger};
         ParameterStore store(layout.here);
         for (const ParameterSpec& spec : specs()) store.declare(spec);
-        store.allocate(ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-        store.zero_gradients(exec);
+        store.allocate(pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+        zero_gradients(exec, store);
         for (size_t i = 0; i < store.all().size(); ++i) {
           Parameter& p = store.all()[i];
           const auto elements = global_elements(p);
           for (size_t e = 0; e < elements.size() && !p.spec.buffer; ++e) {
-            p.grad.data<float>()[e] = part_of_gradient(world.rank(), i, elements[e]);
+            host<float>(p.grad)[e] = part_of_gradient(world.rank(), i, elements[e]);
           }
         }
-        Optimizer optimizer(store, ledger, {}, mesh, zero);
+        Optimizer optimizer(store, pool, {}, mesh, zero);
         optimizer.reduce_gradients(exec);
         double squares = 0;  // of the whole gradient, from all ranks' parts
         for (size_t i = 0; i < store.all().size(); ++i) {
@@ -98,7 +101,7 @@ TEST(Shares, SumGradientsOverThoseWhoHoldThem) {
           const auto elements = global_elements(p);
           const int64_t width = row_width(p.shape);
           for (int64_t e = own.rows.begin * width; e < own.rows.end * width; ++e) {
-            EXPECT_EQ(p.grad.data<float>()[e], sum_at(elements[static_cast<size_t>(e)], layout))
+            EXPECT_EQ(host<float>(p.grad)[e], sum_at(elements[static_cast<size_t>(e)], layout))
                 << p.spec.name;
           }
           std::vector<bool> seen(static_cast<size_t>(p.spec.global.elements()));

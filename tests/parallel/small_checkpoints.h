@@ -2,9 +2,10 @@
 
 #include <limits>
 
-#include "parallel/checkpoint.h"
-#include "parallel/checkpoint_folder.h"
-#include "parallel/self_comm.h"
+#include "core/host_access.h"
+#include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
+#include "parallel/comm/self_comm.h"
 #include "tests/support/rig.h"
 
 namespace weft::test {
@@ -12,7 +13,7 @@ namespace weft::test {
 // Rows 4 rank to 4 rank + 4 of a tensor [4 ranks, 5], all of one value.
 inline SavedTensor rows_of(Exec& exec, int rank, int ranks, float value) {
   const Tensor local = exec.empty({4, 5});
-  std::fill_n(local.data<float>(), local.elements(), value);
+  std::fill_n(host<float>(local), local.elements(), value);
   return {"parameters/w", {4 * ranks, 5}, {{{4 * rank, 0}, {4, 5}}}, local};
 }
 
@@ -22,7 +23,7 @@ inline float value_in(const FoundCheckpoint& found) {
   const Shape global = found.manifest.pieces.at(0).global;
   const Tensor all = rig.exec.zeros(global);
   load_tensors(found, {{"parameters/w", global, {{{0, 0}, global}}, all}});
-  const float* x = all.data<float>();
+  const float* x = host<float>(all);
   const bool same = std::all_of(x, x + all.elements(), [&](float y) { return y == *x; });
   return same ? *x : std::numeric_limits<float>::quiet_NaN();
 }

@@ -1,11 +1,12 @@
-#include "parallel/thread_comm.h"
+#include "parallel/comm/thread_comm.h"
+#include "core/host_access.h"
 
 #include <atomic>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
-#include "parallel/self_comm.h"
+#include "parallel/comm/self_comm.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
@@ -22,17 +23,10 @@ int value(int rank, int64_t i) { return static_cast<int>((rank * 7 + i * 3) % 11
 
 void set(const Tensor& t, int64_t i, double x) {
   switch (t.dtype()) {
-    case DType::kF32:
-      t.data<float>()[i] = static_cast<float>(x);
-      break;
-    case DType::kBF16:
-      t.data<bf16>()[i] = to_bf16(static_cast<float>(x));
-      break;
-    case DType::kI32:
-      t.data<int32_t>()[i] = static_cast<int32_t>(x);
-      break;
-    default:
-      t.data<int64_t>()[i] = static_cast<int64_t>(x);
+    case DType::kF32: host<float>(t)[i] = static_cast<float>(x); break;
+    case DType::kBF16: host<bf16>(t)[i] = to_bf16(static_cast<float>(x)); break;
+    case DType::kI32: host<int32_t>(t)[i] = static_cast<int32_t>(x); break;
+    default: host<int64_t>(t)[i] = static_cast<int64_t>(x);
   }
 }
 
@@ -164,8 +158,8 @@ TEST_P(ThreadCommOf, TransfersInGroupsWithoutWaitingForEachOther) {
       if (ranks <= 2)
         break;  // both neighbours are the same rank: order within a pair is then by list
       comm.transfer(exec, group);
-      for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(from_before.data<float>()[i], value(before, i));
-      for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(from_next.data<int64_t>()[i], value(next, i));
+      for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(host<float>(from_before)[i], value(before, i));
+      for (int64_t i = 0; i < 4; ++i) EXPECT_EQ(host<int64_t>(from_next)[i], value(next, i));
     }
     const Tensor one = exec.zeros({5}), two = exec.zeros({5});
     const Tensor other = filled(exec, {5}, DType::kF32, comm.rank() + 10);
@@ -174,8 +168,8 @@ TEST_P(ThreadCommOf, TransfersInGroupsWithoutWaitingForEachOther) {
                                               {Kind::kSend, next, a},
                                               {Kind::kSend, next, other}});
     for (int64_t i = 0; i < 5; ++i) {  // messages between two ranks keep their order
-      EXPECT_EQ(one.data<float>()[i], value(before, i));
-      EXPECT_EQ(two.data<float>()[i], value(before + 10, i));
+      EXPECT_EQ(host<float>(one)[i], value(before, i));
+      EXPECT_EQ(host<float>(two)[i], value(before + 10, i));
     }
     comm.transfer(exec, {});
   });
@@ -189,7 +183,7 @@ TEST_P(ThreadCommOf, TransfersAmongSomeRanksOnly) {
       comm.transfer(exec, std::vector<Transfer>{{Transfer::Kind::kSend, 1, data}});
     if (comm.rank() == 1)
       comm.transfer(exec, std::vector<Transfer>{{Transfer::Kind::kRecv, 0, data}});
-    EXPECT_EQ(data.data<float>()[2], value(std::max(0, comm.rank() == 1 ? 0 : comm.rank()), 2));
+    EXPECT_EQ(host<float>(data)[2], value(std::max(0, comm.rank() == 1 ? 0 : comm.rank()), 2));
     comm.barrier();
   });
 }
@@ -218,7 +212,7 @@ TEST_P(ThreadCommOf, SplitsIntoGroups) {
     for (int64_t i = 0; i < 4; ++i) {
       double want = 0;
       for (int r = parity; r < ranks; r += 2) want += value(r, i);
-      EXPECT_EQ(sum.data<float>()[i], want);
+      EXPECT_EQ(host<float>(sum)[i], want);
     }
     EXPECT_EQ(comm.split(comm.rank() == 0 ? 0 : -1, 0, "first") != nullptr, comm.rank() == 0);
   });
@@ -231,9 +225,9 @@ TEST(ThreadComm, SumsInRankOrder) {
   run_ranks(3, [](Communicator& comm, Exec& exec) {
     const float parts[] = {1e8f, 1.0f, -1e8f};
     const Tensor x = exec.empty({1});
-    x.data<float>()[0] = parts[comm.rank()];
+    host<float>(x)[0] = parts[comm.rank()];
     comm.all_reduce(exec, x, ReduceOp::kSum);
-    EXPECT_EQ(x.data<float>()[0], 0.0f);
+    EXPECT_EQ(host<float>(x)[0], 0.0f);
   });
 }
 
@@ -243,16 +237,16 @@ TEST(ThreadComm, RoundsSumsOfBf16Once) {
     const Tensor x = exec.empty({1}, DType::kBF16);
     set(x, 0, comm.rank() == 0 ? 256 : 1);
     comm.all_reduce(exec, x, ReduceOp::kSum);
-    EXPECT_EQ(to_float(x.data<bf16>()[0]), 258.0f);
+    EXPECT_EQ(to_float(host<bf16>(x)[0]), 258.0f);
   });
 }
 
 TEST(ThreadComm, KeepsNanInAMaximum) {
   run_ranks(3, [](Communicator& comm, Exec& exec) {
     const Tensor x = exec.zeros({1});
-    if (comm.rank() == 1) x.data<float>()[0] = std::nanf("");
+    if (comm.rank() == 1) host<float>(x)[0] = std::nanf("");
     comm.all_reduce(exec, x, ReduceOp::kMax);
-    EXPECT_TRUE(std::isnan(x.data<float>()[0]));
+    EXPECT_TRUE(std::isnan(host<float>(x)[0]));
   });
 }
 

@@ -2,8 +2,10 @@
 // waited for, and the same as those gathered at once.
 #include <gtest/gtest.h>
 
+#include "core/host_access.h"
+#include "parallel/comm/thread_comm.h"
 #include "parallel/optimizer.h"
-#include "parallel/thread_comm.h"
+#include "parallel/parameter_values.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 
@@ -38,7 +40,7 @@ struct Place {
             Signatures::kCompare),
         store(layout.here) {
     for (const ParameterSpec& spec : specs()) store.declare(spec);
-    store.allocate(ledger, type, ParameterStore::Gradients::kAllocate);
+    store.allocate(pool, type, ParameterStore::Gradients::kAllocate);
     shares.emplace(store, mesh, Zero::kSharded, bucket);
     renew(exec, 0);
   }
@@ -53,11 +55,11 @@ struct Place {
       const IndexRange rows = shares->of(i).rows;
       const int64_t width = row_width(p.shape);
       for (int64_t e = rows.begin * width; e < rows.end * width; ++e) {
-        p.master.data<float>()[e] = value(i, e, step);
+        host<float>(p.master)[e] = value(i, e, step);
       }
-      if (p.value.raw() == p.master.raw()) continue;
+      if (host_bytes(p.value) == host_bytes(p.master)) continue;
       for (int64_t e = rows.begin * width; e < rows.end * width; ++e) {
-        p.value.data<bf16>()[e] = to_bf16(value(i, e, step));
+        host<bf16>(p.value)[e] = to_bf16(value(i, e, step));
       }
     }
     (void)exec;
@@ -81,6 +83,7 @@ struct Place {
   Layout layout;
   Mesh mesh;
   Ledger ledger;
+  Pool pool{ledger};
   ParameterStore store;
   std::optional<Shares> shares;
 };
@@ -138,6 +141,7 @@ TEST(ValueGather, AnOptimizerWaitsBeforeItChangesWhatIsStillSent) {
   for (const auto others : {Optimizer::Others::kAtOnce, Optimizer::Others::kWhenAsked}) {
     run_ranks(3, [&](ThreadComm& world, Exec& exec) {
       Ledger ledger;
+      Pool pool{ledger};
       const Layout layout{{}, world.rank(), 3, coordinates_of({}, world.rank(), 3)};
       const auto mesh = std::make_shared<Mesh>(
           layout,
@@ -147,15 +151,15 @@ TEST(ValueGather, AnOptimizerWaitsBeforeItChangesWhatIsStillSent) {
           Signatures::kCompare);
       ParameterStore store(layout.here);
       for (const ParameterSpec& spec : specs()) store.declare(spec);
-      store.allocate(ledger, DType::kF32, ParameterStore::Gradients::kAllocate);
-      store.initialize(exec, 4);
-      Optimizer optimizer(store, ledger, {}, mesh, Zero::kSharded);
+      store.allocate(pool, DType::kF32, ParameterStore::Gradients::kAllocate);
+      initialize(exec, store, 4);
+      Optimizer optimizer(store, pool, {}, mesh, Zero::kSharded);
       for (int step = 1; step <= 4; ++step) {
         if (step != 3)
           optimizer.start_values(exec);  // nobody asked: complete before the next update
         for (Parameter& p : store.all()) {
           for (int64_t e = 0; e < p.grad.elements(); ++e) {
-            p.grad.data<float>()[e] = static_cast<float>((e * 3 + step) % 7 - 3);
+            host<float>(p.grad)[e] = static_cast<float>((e * 3 + step) % 7 - 3);
           }
         }
         if (step == 2) optimizer.await_values(exec, 1);

@@ -1,9 +1,9 @@
-#include "parallel/watchdog.h"
+#include "parallel/watchdog/watchdog.h"
 
 #include <gtest/gtest.h>
 
-#include "parallel/mesh.h"
-#include "parallel/self_comm.h"
+#include "parallel/comm/mesh.h"
+#include "parallel/comm/self_comm.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

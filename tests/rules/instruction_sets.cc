@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "core/isa.h"
+#include "core/base/isa.h"
 
 // Prints the instruction sets this machine executes, lowest first.
 int main() {

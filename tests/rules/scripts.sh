@@ -3,11 +3,12 @@
 . "$(dirname "$0")/files"
 
 scripts=(.ci/run launcher/quickstart launcher/run launcher/setup tests/run tests/rules/at_instruction_set
-  tests/rules/files tests/rules/*.sh tests/support/node_shell tests/support/two_nodes tests/e2e/kill_and_resume
+  tests/rules/files tests/rules/*.sh tests/support/node_shell tests/support/two_nodes
+  tests/support/vgpu/run tests/support/vgpu/bench tests/e2e/kill_and_resume
   tests/e2e/make_python tests/e2e/python tests/e2e/tokenizers tests/e2e/megatron tests/fuzz/run
-  tests/bench/fault_times tests/bench/overlap tests/bench/save_stall)
+  tests/golden/bits/record tests/bench/fault_times tests/bench/overlap tests/bench/save_stall)
 {
-  for script in .ci/run launcher/quickstart launcher/run tests/run tests/e2e/make_python tests/support/{node_shell,two_nodes}; do
+  for script in .ci/run launcher/quickstart launcher/run tests/run tests/e2e/make_python tests/support/{node_shell,two_nodes,vgpu/run,vgpu/bench}; do
     if [ ! -x "$script" ]; then echo "$script is not executable"; fi
   done
   for script in "${scripts[@]}"; do bash -n "$script" 2>&1 || true; done

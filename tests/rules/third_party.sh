@@ -7,7 +7,7 @@
 rules='
 ^(mpi|nccl|nccl_device)[.]h$ : parallel
 ^(hdf5|H5[A-Za-z]*)[.]h$ : core
-^(pcre2[.]h|unicode/) : core
+^(pcre2[.]h|unicode/|zlib[.]h|zstd|snappy) : core
 ^toml([+][+]|plusplus)? : core
 ^spdlog/ : core
 ^nlohmann/ : core launcher

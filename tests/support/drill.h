@@ -5,8 +5,8 @@
 
 namespace weft::test {
 
-// WEFT_FAIL_AT for the programs started, and the code run, while this lives (launcher/drill.h). What
-// is slow is so until the file `until` is there.
+// WEFT_FAIL_AT for the programs started, and the code run, while this lives
+// (launcher/train/drill.h). What is slow is so until the file `until` is there.
 class Drill {
  public:
   explicit Drill(const std::string& at, const std::string& until = "") {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/indexed_dataset.h"
-#include "core/rng.h"
+#include "core/base/rng.h"
+#include "core/data/indexed_dataset.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/host_access.h"
 #include "tests/support/rig.h"
 
 namespace weft::test {
@@ -14,10 +15,10 @@ std::vector<double> numbers(ConstView view) {
     for (int64_t c = 0; c < view.width(); ++c) {
       const int64_t at = r * view.row_stride + c;
       switch (view.dtype) {
-        case DType::kF32: out.push_back(view.as<float>()[at]); break;
-        case DType::kBF16: out.push_back(to_float(view.as<bf16>()[at])); break;
-        case DType::kI32: out.push_back(view.as<int32_t>()[at]); break;
-        default: out.push_back(static_cast<double>(view.as<int64_t>()[at]));
+        case DType::kF32: out.push_back(host<float>(view)[at]); break;
+        case DType::kBF16: out.push_back(to_float(host<bf16>(view)[at])); break;
+        case DType::kI32: out.push_back(host<int32_t>(view)[at]); break;
+        default: out.push_back(static_cast<double>(host<int64_t>(view)[at]));
       }
     }
   }
@@ -39,9 +40,9 @@ testing::AssertionResult Near(const std::vector<double>& got, const std::vector<
     if (std::isnan(error)) break;
   }
   if (got.empty() || worst <= tolerance) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "element " << at << " is " << got[at] << ", expected "
-                                     << want[at] << ": error " << worst << " of the largest ("
-                                     << largest << "), allowed " << tolerance;
+  return testing::AssertionFailure()
+         << "element " << at << " is " << got[at] << ", expected " << want[at] << ": error "
+         << worst << " of the largest (" << largest << "), allowed " << tolerance;
 }
 
 testing::AssertionResult Near(ConstView got, ConstView want, double tolerance) {

@@ -1,5 +1,8 @@
 #include "tests/support/random_model.h"
 
+#include "core/host_access.h"
+#include "parallel/parameter_values.h"
+
 namespace weft::test {
 namespace {
 
@@ -39,11 +42,11 @@ RandomModel::RandomModel(Runtime& runtime, const std::string& text) {
   const Config config = config_from_text(text.empty() ? kConfig : text, "test");
   ParameterStore store;
   const ModelStage stage(config.model, Recompute::kNone, DType::kF32, store);
-  store.allocate(runtime.ledger(), DType::kF32, ParameterStore::Gradients::kNone);
-  store.initialize(runtime.exec(), 5);
+  store.allocate(runtime.pool(), DType::kF32, ParameterStore::Gradients::kNone);
+  initialize(runtime.exec(), store, 5);
   for (Parameter& p : store.all()) {  // so that what came before matters
     if (p.spec.init.kind != Init::Kind::kNormal) continue;
-    for (int64_t i = 0; i < p.shape.elements(); ++i) p.master.data<float>()[i] *= 8;
+    for (int64_t i = 0; i < p.shape.elements(); ++i) host<float>(p.master)[i] *= 8;
   }
   Manifest manifest;
   manifest.config = resolved(config);

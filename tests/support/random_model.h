@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "launcher/loaded_model.h"
+#include "launcher/checkpoint/loaded_model.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {

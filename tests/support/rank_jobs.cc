@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "parallel/mpi_comm.h"
+#include "parallel/comm/mpi_comm.h"
 #include "tests/support/paths.h"
 #include "tests/support/program.h"
 #include "tests/support/scratch_folder.h"

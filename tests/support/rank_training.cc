@@ -8,8 +8,9 @@
 #include <map>
 #include <utility>
 
-#include "parallel/agree.h"
-#include "parallel/thread_comm.h"
+#include "core/host_access.h"
+#include "parallel/comm/agree.h"
+#include "parallel/comm/thread_comm.h"
 #include "tests/support/rig.h"
 #include "tests/support/slices.h"
 
@@ -48,7 +49,7 @@ std::vector<float> whole_weights(Exec& exec, Communicator& world, Trainer& train
   for (auto& [name, at] : begin) total += std::exchange(at, total);
 
   const Tensor high = exec.empty({total}), low = exec.empty({total});
-  float *most = high.data<float>(), *least = low.data<float>();  // least: with the other sign
+  float *most = host<float>(high), *least = host<float>(low);  // least: with the other sign
   std::fill_n(most, total, -std::numeric_limits<float>::infinity());
   std::fill_n(least, total, -std::numeric_limits<float>::infinity());
   const ParameterStore& store = trainer.parameters();
@@ -151,6 +152,20 @@ dir = "unused"
                           "tiny.toml", overrides);
 }
 
+namespace {
+const std::string kExpertsOfHybrids = R"(
+[model.dense]
+ffn = 53
+[model.moe]
+experts = 12
+active = 3
+ffn = 20
+shared = 1
+aux_loss = 0.01
+z_loss = 0.001
+)";
+}  // namespace
+
 Config family_hybrid(const std::vector<std::string>& overrides) {
   return tiny_config(R"(
 [model]
@@ -188,16 +203,7 @@ ffn = "none"
 [model.layer.H]
 mixer = "mom"
 heads = 4
-[model.dense]
-ffn = 53
-[model.moe]
-experts = 12
-active = 3
-ffn = 20
-shared = 1
-aux_loss = 0.01
-z_loss = 0.001
-)",
+)" + kExpertsOfHybrids,
                      joined({"train.steps=10"}, overrides));
 }
 
@@ -229,16 +235,7 @@ ffn = "dense"
 [model.layer.E]
 mixer = "mlstm"
 heads = 4
-[model.dense]
-ffn = 53
-[model.moe]
-experts = 12
-active = 3
-ffn = 20
-shared = 1
-aux_loss = 0.01
-z_loss = 0.001
-)",
+)" + kExpertsOfHybrids,
                      joined({"train.steps=5"}, overrides));
 }
 
@@ -281,12 +278,12 @@ Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) 
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t t = 0; t < length; ++t) {
       const int64_t value = (first + r) * 5 + t * 3;
-      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
-      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+      host<int32_t>(batch.tokens)[r * length + t] = static_cast<int32_t>(value % 61);
+      host<int32_t>(batch.targets)[r * length + t] = static_cast<int32_t>((value + 3) % 61);
     }
     const int64_t kind = (first + r) % 3, border = kind == 0 ? length / 3 + 1 : length / 2;
     if (kind == 0) {
-      batch.targets.data<int32_t>()[r * length + border - 1] = -1;
+      host<int32_t>(batch.targets)[r * length + border - 1] = -1;
       --batch.target_tokens;
     }
     if (kind < 2) batch.documents.push_back(static_cast<int32_t>(r * length + border));
@@ -381,8 +378,8 @@ Batch packed_batch(const Config& config, Pool& pool, int64_t first, int64_t rows
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t t = 0; t < length; ++t) {
       const int64_t value = (first + r) * 5 + t * t;
-      batch.tokens.data<int32_t>()[r * length + t] = static_cast<int32_t>(value % 61);
-      batch.targets.data<int32_t>()[r * length + t] = static_cast<int32_t>((value + 3) % 61);
+      host<int32_t>(batch.tokens)[r * length + t] = static_cast<int32_t>(value % 61);
+      host<int32_t>(batch.targets)[r * length + t] = static_cast<int32_t>((value + 3) % 61);
     }
     const int64_t start = r * length, third = start + length / 3;
     for (const int64_t border : {third + 1, third + 2, start + length}) {

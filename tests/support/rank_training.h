@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/trainer.h"
+#include "launcher/train/trainer.h"
 #include "tests/support/training_bounds.h"
 
 namespace weft::test {

@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/exec.h"
-#include "core/rng.h"
+#include "core/base/rng.h"
+#include "core/host_access.h"
+#include "core/memory/exec.h"
 
 namespace weft::test {
 
@@ -25,8 +26,10 @@ struct Rig {
     Tensor t = exec.empty(shape, dtype);
     for (int64_t i = 0; i < t.elements(); ++i) {
       const auto x = static_cast<float>(deviation * stream.normal(static_cast<uint64_t>(i)));
-      if (dtype == DType::kF32) t.data<float>()[i] = x;
-      else t.data<bf16>()[i] = to_bf16(x);
+      if (dtype == DType::kF32)
+        host<float>(t)[i] = x;
+      else
+        host<bf16>(t)[i] = to_bf16(x);
     }
     return t;
   }

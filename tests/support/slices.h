@@ -1,6 +1,6 @@
 #pragma once
 
-#include "parallel/ownership.h"
+#include "parallel/layout/ownership.h"
 
 namespace weft::test {
 

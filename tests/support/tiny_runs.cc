@@ -4,9 +4,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/indexed_dataset.h"
-#include "core/rng.h"
-#include "parallel/checkpoint_folder.h"
+#include "core/base/rng.h"
+#include "core/data/indexed_dataset.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
 
 namespace weft::test {
 

@@ -3,20 +3,24 @@
 #include <limits>
 #include <vector>
 
-#include "core/run_config.h"
-#include "launcher/trainer.h"
+#include "core/config/run_config.h"
+#include "launcher/train/trainer.h"
 
 namespace weft::test {
 
 // How far two trainings may be apart that form the same sums in another order: to first order in
 // the roundings, errors of independent sums added up as squares. With u = 2^-24:
 //
-//   a sum of n terms            u sqrt(n) of its size; the longest one has the step's tokens as terms
-//   what has passed the model   apart = u sqrt(n c): c sums one after the other, eight in a layer (two
-//                               norms, in and out of the mixer, the mixer itself, up and down in the
-//                               feed-forward, its experts together), as many again in a backward
-//   weights before step s       moved(s) = lr / epsilon * apart * sum over the steps r < s of |g_r|,
-//                               clipped: Adam's lr m / (sqrt(v) + epsilon) is at most as steep as that
+//   a sum of n terms            u sqrt(n) of its size; the longest one has the step's tokens as
+//   terms what has passed the model   apart = u sqrt(n c): c sums one after the other, eight in a
+//   layer (two
+//                               norms, in and out of the mixer, the mixer itself, up and down in
+//                               the feed-forward, its experts together), as many again in a
+//                               backward
+//   weights before step s       moved(s) = lr / epsilon * apart * sum over the steps r < s of
+//   |g_r|,
+//                               clipped: Adam's lr m / (sqrt(v) + epsilon) is at most as steep as
+//                               that
 //   the loss of step s          apart + |g_s| moved(s) / loss, of its size
 //
 // What the curvature of the loss makes of moved(s) is left out, so the bound of gradient norms is a

@@ -3,6 +3,7 @@
 #include <boost/context/detail/fcontext.hpp>
 
 #ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #ifdef __SANITIZE_THREAD__
@@ -14,74 +15,70 @@ namespace {
 
 namespace context = boost::context::detail;
 
-void leaving_for([[maybe_unused]] const void* stack, [[maybe_unused]] size_t bytes,
-                 [[maybe_unused]] void** kept, [[maybe_unused]] void* identity) {
-#ifdef __SANITIZE_ADDRESS__
-  __sanitizer_start_switch_fiber(kept, stack, bytes);
-#endif
-#ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(identity, 0);
-#endif
-}
-
-void arrived([[maybe_unused]] void* kept, [[maybe_unused]] const void** from,
-             [[maybe_unused]] size_t* bytes) {
-#ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(kept, from, bytes);
-#endif
-}
+// The fiber that was left by the last switch of this thread.
+constinit thread_local Fiber* left = nullptr;
 
 }  // namespace
 
 struct Fiber::Entry {
   static void enter(context::transfer_t from) {
-    auto* fiber = static_cast<Fiber*>(from.data);
-    fiber->caller_ = from.fctx;
-    arrived(nullptr, &fiber->caller_stack_, &fiber->caller_bytes_);
-    fiber->body_(fiber->argument_);
-    fiber->ended_ = true;
-    fiber->leave(/*for_good=*/true);
+    auto* self = static_cast<Fiber*>(from.data);
+    left->context_ = from.fctx;
+    self->arrive(nullptr);
+    self->body_(*self, self->argument_);
   }
 };
 
-Fiber::Fiber(size_t stack_bytes) : stack_(new std::byte[stack_bytes]), bytes_(stack_bytes) {
+Fiber::Fiber() {
 #ifdef __SANITIZE_THREAD__
-  own_identity_ = __tsan_create_fiber(0);
+  identity_ = __tsan_get_current_fiber();
 #endif
+}
+
+Fiber::Fiber(std::span<std::byte> stack, Body body, void* argument)
+    : stack_(stack), body_(body), argument_(argument), owns_stack_(true) {
+#ifdef __SANITIZE_THREAD__
+  identity_ = __tsan_create_fiber(0);
+#endif
+  restart();
 }
 
 Fiber::~Fiber() {
 #ifdef __SANITIZE_THREAD__
-  __tsan_destroy_fiber(own_identity_);
+  if (owns_stack_) __tsan_destroy_fiber(identity_);
 #endif
 }
 
-void Fiber::start(Body body, void* argument) {
-  body_ = body;
-  argument_ = argument;
-  ended_ = false;
-  context_ = context::make_fcontext(stack_.get() + bytes_, bytes_, Entry::enter);
+void Fiber::restart() {
+#ifdef __SANITIZE_ADDRESS__
+  __asan_unpoison_memory_region(stack_.data(), stack_.size());  // left by frames that were dropped
+#endif
+  context_ = context::make_fcontext(stack_.data() + stack_.size(), stack_.size(), Entry::enter);
 }
 
-void Fiber::resume() {
+void Fiber::switch_to(Fiber& next) {
+  [[maybe_unused]] void* kept = nullptr;
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(&kept, next.stack_.data(), next.stack_.size());
+#endif
 #ifdef __SANITIZE_THREAD__
-  caller_identity_ = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(next.identity_, 0);
 #endif
-  void* kept = nullptr;
-  leaving_for(stack_.get(), bytes_, &kept, own_identity_);
-  const context::transfer_t back = context::jump_fcontext(context_, this);
-  arrived(kept, nullptr, nullptr);
-  context_ = back.fctx;
+  left = this;
+  const context::transfer_t back = context::jump_fcontext(next.context_, &next);
+  left->context_ = back.fctx;
+  arrive(kept);
 }
 
-void Fiber::suspend() { leave(/*for_good=*/false); }
-
-void Fiber::leave(bool for_good) {
-  void* kept = nullptr;
-  leaving_for(caller_stack_, caller_bytes_, for_good ? nullptr : &kept, caller_identity_);
-  const context::transfer_t back = context::jump_fcontext(caller_, nullptr);
-  caller_ = back.fctx;
-  arrived(kept, &caller_stack_, &caller_bytes_);
+void Fiber::arrive([[maybe_unused]] void* kept) {
+#ifdef __SANITIZE_ADDRESS__
+  const void* bottom = nullptr;
+  size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(kept, &bottom, &bytes);
+  if (!left->owns_stack_) {
+    left->stack_ = {static_cast<std::byte*>(const_cast<void*>(bottom)), bytes};
+  }
+#endif
 }
 
 }  // namespace simt

@@ -1,44 +1,38 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <span>
 
-// A flow of control with a stack of its own, resumed and suspended by hand: what an emulated CUDA
-// thread runs on. An unfinished fiber is dropped without unwinding, so bodies own nothing.
+// A flow of control with a stack of its own, switched by hand: what emulated CUDA threads run on.
+// An unfinished fiber is dropped without unwinding, so bodies own nothing.
 namespace simt {
 
 class Fiber {
  public:
-  using Body = void (*)(void* argument);
+  using Body = void (*)(Fiber& self, void* argument);  // must neither throw nor return
 
-  explicit Fiber(size_t stack_bytes);
+  Fiber();  // stands for the flow that constructs it, so that others can switch back to it
+  Fiber(std::span<std::byte> stack, Body body, void* argument);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The body begins with the next `resume`; whatever ran before is forgotten. It must not throw.
-  void start(Body body, void* argument);
-  void resume();   // until the body suspends or ends
-  void suspend();  // called by the body
-  bool ended() const { return ended_; }
+  // Called by the running fiber. Returns when another one switches back; a fiber that has not run,
+  // or was restarted, begins its body.
+  void switch_to(Fiber& next);
+  // The next switch to this fiber begins its body again; whatever it was doing is dropped.
+  void restart();
 
  private:
   struct Entry;
+  void arrive(void* kept);  // on this fiber's stack, after a switch
 
-  void leave(bool for_good);
-
-  std::unique_ptr<std::byte[]> stack_;
-  size_t bytes_;
+  std::span<std::byte> stack_;  // of the constructing flow: known to address sanitizer alone
   Body body_ = nullptr;
   void* argument_ = nullptr;
-  void* context_ = nullptr;  // where the body goes on
-  void* caller_ = nullptr;   // where `resume` goes on
-  bool ended_ = true;
-  // What the sanitizers must be told about stacks that change under them.
-  const void* caller_stack_ = nullptr;
-  size_t caller_bytes_ = 0;
-  void* own_identity_ = nullptr;
-  void* caller_identity_ = nullptr;
+  void* context_ = nullptr;   // where it continues
+  void* identity_ = nullptr;  // thread sanitizer's
+  bool owns_stack_ = false;
 };
 
 }  // namespace simt

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "core/base/device.h"
+
+namespace weft {
+
+struct Queue;  // work that a device does in order, such as a CUDA stream; the CPU has none
+
+// Where pools and arenas get their memory. Addresses are reserved first and memory is put behind
+// them as it is needed, so that a pool grows in place.
+class Backing {
+ public:
+  virtual ~Backing() = default;
+
+  virtual Device device() const { return {}; }
+  virtual void* reserve(int64_t bytes) = 0;           // addresses alone
+  virtual void commit(void* at, int64_t bytes) = 0;   // zeroed memory; Error where there is none
+  virtual void release(void* at, int64_t bytes) = 0;  // a whole reservation
+  // Gives the memory of whole pages back; they read as zeros from then on. False: not possible.
+  virtual bool discard(void* at, int64_t bytes) = 0;
+  virtual void zero(Queue* queue, void* at, int64_t bytes) = 0;
+  // Between this memory and the host's, or inside it.
+  virtual void copy(Queue* queue, const void* from, void* to, int64_t bytes) = 0;
+
+  // Host code touches the memory only between open() and close(). Calls nest.
+  virtual void open() {}
+  virtual void close() {}
+};
+
+// Pages of this process.
+class HostBacking : public Backing {
+ public:
+  void* reserve(int64_t bytes) override;
+  void commit(void* at, int64_t bytes) override;
+  void release(void* at, int64_t bytes) override;
+  bool discard(void* at, int64_t bytes) override;
+  void zero(Queue* queue, void* at, int64_t bytes) override;
+  void copy(Queue* queue, const void* from, void* to, int64_t bytes) override;
+};
+HostBacking& host_backing();
+
+// Addresses that never get memory: placement and the ledger are those of a real run, and any access
+// ends the process. For rehearsals.
+class AddressBacking final : public HostBacking {
+ public:
+  void commit(void*, int64_t) override {}
+  bool discard(void*, int64_t) override { return true; }
+  void zero(Queue*, void*, int64_t) override {}
+  void copy(Queue*, const void*, void*, int64_t) override {}
+};
+
+// Pages that cannot be touched unless they are open: finds host code that reads or writes tensors
+// outside kernels and host communicators.
+class GuardedBacking final : public HostBacking {
+ public:
+  void commit(void* at, int64_t bytes) override;
+  void release(void* at, int64_t bytes) override;
+  void zero(Queue* queue, void* at, int64_t bytes) override;
+  void copy(Queue* queue, const void* from, void* to, int64_t bytes) override;
+  void open() override;
+  void close() override;
+
+ private:
+  struct Range {
+    void* at;
+    int64_t bytes;
+  };
+  void protect(int protection);
+
+  std::mutex mutex_;
+  std::vector<Range> ranges_;
+  int depth_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/memory/exec.h"
+
+namespace weft {
+
+// Numbers that the host knows and kernels read: document offsets, positions, row counts, fixed
+// decays. Copies share them; they do not change.
+template <class T>
+class HostTable {
+ public:
+  HostTable() : HostTable(std::vector<T>{}) {}
+  explicit HostTable(std::vector<T> values) : state_(std::make_shared<State>(std::move(values))) {}
+
+  std::span<const T> host() const { return state_->values; }
+  operator std::span<const T>() const { return host(); }
+  const T& operator[](size_t i) const { return state_->values[i]; }
+  size_t size() const { return state_->values.size(); }
+  bool empty() const { return state_->values.empty(); }
+  auto begin() const { return host().begin(); }
+  auto end() const { return host().end(); }
+  const T& front() const { return state_->values.front(); }
+  const T& back() const { return state_->values.back(); }
+
+  // The numbers where kernels of `exec` read them: in the host's memory, or uploaded there once.
+  ConstView view(Exec& exec) const {
+    const auto count = static_cast<int64_t>(size());
+    const ConstView here{state_->values.data(), Shape{count}, count, dtype_of<T>(), {}};
+    if (exec.device().is_cpu()) return here;
+    Tensor& there = state_->uploaded;
+    if (!there.defined() || there.device() != exec.device()) {
+      there = exec.empty({count}, dtype_of<T>());
+      exec.copy(here, there);
+    }
+    return there;
+  }
+
+ private:
+  struct State {
+    explicit State(std::vector<T> v) : values(std::move(v)) {}
+    std::vector<T> values;
+    Tensor uploaded;
+  };
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace weft

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/memory/tensor.h"
+
+namespace weft {
+
+// Ranges inside arenas whose content nobody needs any more: the system takes their pages back, the
+// addresses stay (and read as zeros). Counted with the ledger as long as this object lives.
+class ReleasedPages {
+ public:
+  ReleasedPages(Ledger& ledger, Label label, Backing& backing)
+      : ledger_(ledger), label_(label), backing_(backing) {}
+  ~ReleasedPages() { ledger_.add(label_, bytes_); }
+  ReleasedPages(const ReleasedPages&) = delete;
+  ReleasedPages& operator=(const ReleasedPages&) = delete;
+
+  void release(const Tensor& tensor);  // whole pages of it
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Ledger& ledger_;
+  Label label_;
+  Backing& backing_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace weft

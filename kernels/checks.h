@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string_view>
+
+#include "core/memory/tensor.h"
+
+// Checks of arguments, the same for every device.
+namespace weft::kernels {
+
+template <class V>
+bool given(const V& view) {
+  return view.data != nullptr;
+}
+template <class V>
+bool nothing_in(const V& view) {
+  return view.data == nullptr || view.empty();
+}
+
+// x must be f32 or bf16.
+template <class V>
+void check_real(const V& x, std::string_view name) {
+  WEFT_CHECK(x.dtype == DType::kF32 || x.dtype == DType::kBF16, "{} is {}, not f32 or bf16", name,
+             name_of(x.dtype));
+}
+
+template <class V>
+void check_matrix(const V& x, int64_t rows, int64_t width, std::string_view name) {
+  check_real(x, name);
+  WEFT_CHECK(x.rows() == rows && x.width() == width, "{} is {} x {}, expected {} x {}", name,
+             x.rows(), x.width(), rows, width);
+}
+
+// x holds exactly `count` f32 numbers, contiguously: a vector, or a matrix of any shape.
+template <class V>
+void check_numbers(const V& x, int64_t count, std::string_view name) {
+  WEFT_CHECK(x.shape.elements() == count && x.contiguous() && x.dtype == DType::kF32,
+             "{} is {} {}, expected {} contiguous f32 numbers", name, name_of(x.dtype), x.shape,
+             count);
+}
+
+}  // namespace weft::kernels

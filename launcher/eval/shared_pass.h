@@ -1,0 +1,15 @@
+#pragma once
+
+#include "core/data/dataset_pass.h"
+#include "core/memory/exec.h"
+#include "parallel/comm/communicator.h"
+
+namespace weft {
+
+// The pass over all bytes of a dataset, each rank over its part of the blocks; collective, and all
+// ranks conclude the same. ConfigError when the files differ in size between ranks, or hold a token
+// beyond the vocabulary. Rank 0 shows progress when it takes long.
+DatasetHashes check_together(const IndexedDataset& data, int64_t vocab, Exec& exec,
+                             Communicator& ranks);
+
+}  // namespace weft

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "core/config/run_config.h"
+#include "core/data/sampler.h"
+#include "parallel/comm/communicator.h"
+
+namespace weft {
+
+// The datasets a config names: opened, checked completely against the vocabulary, cut into training
+// and validation documents.
+struct RunData {
+  std::unique_ptr<Sampler> train;
+  std::unique_ptr<Sampler> valid;             // null: no validation
+  std::map<std::string, std::string> hashes;  // file -> content hash, for run.json
+  // "train.0.bin" -> content hash, for checkpoints: what the data is, wherever it lies. Numbers
+  // count the datasets of data.train and data.valid; "tokenizer" where there is one.
+  std::map<std::string, std::string> contents;
+  std::string tokenizer;     // the tokenizer.json they were made with; empty: not known
+  int64_t train_tokens = 0;  // in the training sources, once through
+};
+
+// Collective: the ranks share the pass over all bytes. Throws ConfigError for files that are
+// missing, damaged, too small, not the same for all ranks, or hold a token beyond the vocabulary.
+RunData open_data(const Config& config, Exec& exec, Communicator& ranks);
+
+}  // namespace weft

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "core/config/run_config.h"
+#include "parallel/checkpoint/checkpoint_saver.h"
+
+namespace weft {
+
+// A run's checkpoints: when they are begun, waited for, and what is told of them. All calls are
+// collective.
+class Saves {
+ public:
+  struct Voice {                                     // called on every rank
+    std::function<void(const std::string&)> warn;    // what the user must know
+    std::function<void(const std::string&)> record;  // what may be looked up later
+    std::function<void()> alive = {};                // a save that is waited for gets on
+  };
+  // `others`: files that go into every checkpoint; rank 0's count.
+  Saves(const Config& config, Exec& exec, Communicator& world, Voice voice, OtherFiles others = {});
+
+  // Before training starts: ConfigError when the disk has no room for one checkpoint; a warning
+  // when it has none for all that run.keep lets stay.
+  void check_room(const std::vector<SavedTensor>& tensors);
+
+  // What this rank tells the others in every step: whether it was asked to stop, and how far saving
+  // is. At the step's end, with the words of all ranks: whether any was asked. That takes no call
+  // of its own, but where a save is over.
+  std::vector<int64_t> words(bool asked_to_stop) const;
+  bool after_step(std::span<const int64_t> words_of_all);
+
+  // Begins a save, after the one before it has ended. A save that fails is told, and training goes
+  // on: the checkpoint before is still there, and the next save may find more room.
+  void save(Manifest state, const std::vector<SavedTensor>& tensors);
+  // Saves and waits. Error when it fails: this was the last chance.
+  void save_now(Manifest state, const std::vector<SavedTensor>& tensors);
+
+  const std::string& newest() const { return newest_; }  // published by this run
+
+ private:
+  void note(const std::optional<SaveResult>& result);
+
+  RunConfig run_;
+  Exec& exec_;
+  Communicator& world_;
+  Voice voice_;
+  CheckpointSaver saver_;
+  std::string newest_;
+};
+
+}  // namespace weft

@@ -1,0 +1,35 @@
+#include "launcher/train/step_trace.h"
+
+#include "parallel/comm/agree.h"
+
+namespace weft {
+
+StepTrace::StepTrace(const Config& config, Exec& exec, std::shared_ptr<const Mesh> mesh)
+    : steps_(parse_steps(config.run.trace).value_or(StepRange{})),
+      path_(config.run.dir + "/trace.json"),
+      exec_(exec),
+      mesh_(std::move(mesh)) {}
+
+void StepTrace::before(int64_t step) {
+  Trace& trace = mesh_->trace();
+  if (trace.on() || !steps_.contains(step)) return;
+  mesh_->world().barrier();
+  trace.start();
+}
+
+bool StepTrace::after(int64_t step, bool last) {
+  Trace& trace = mesh_->trace();
+  if (!trace.on() || (step < steps_.last && !last)) return false;
+  trace.stop();
+  const std::string title =
+      mesh_->size() == 1 ? "weft"
+                         : fmt::format("rank {}: {}", mesh_->rank(), describe(mesh_->here()));
+  const std::vector<std::string> ranks =
+      gather_texts(exec_, mesh_->world(), trace_events(trace, mesh_->rank(), title));
+  trace.clear();
+  if (mesh_->rank() != 0) return false;
+  write_trace(path_, ranks);
+  return true;
+}
+
+}  // namespace weft

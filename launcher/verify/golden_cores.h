@@ -1,0 +1,11 @@
+#pragma once
+
+#include "launcher/verify/golden.h"
+
+namespace weft {
+
+// Runs a case of kind "core" whose recurrence decays by channel, or HGRN2's lower bounds; false
+// when the case is another.
+bool run_golden_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
+
+}  // namespace weft

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "launcher/verify/golden.h"
+
+namespace weft {
+
+// Cores "rebased", "s4", "mamba", "mamba2" and "mlstm"; false when the case is another.
+bool run_ssm_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
+
+}  // namespace weft

@@ -1,0 +1,240 @@
+#include "parallel/checkpoint/checkpoint_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "core/files/hdf5.h"
+#include "core/files/new_file.h"
+#include "parallel/checkpoint/checked_file.h"
+#include "parallel/checkpoint/save_drill.h"
+
+namespace weft {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kStep = "step-", kWriting = ".writing-", kReplaced = ".replaced-",
+                           kRemoving = ".removing-", kDamaged = "damaged-";
+
+std::string step_name(int64_t step) { return fmt::format("{}{:09}", kStep, step); }
+
+std::string size_text(int64_t bytes) {
+  const double x = static_cast<double>(bytes);
+  if (bytes >= 1 << 30) return fmt::format("{:.1f} GiB", x / (1 << 30));
+  return fmt::format("{:.1f} MiB", x / (1 << 20));
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code failure;
+  for (fs::directory_iterator entry(folder, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    names.push_back(entry->path().filename().string());
+  }
+  const bool none =
+      failure == std::errc::no_such_file_or_directory || failure == std::errc::not_a_directory;
+  if (failure && !none) {
+    throw Error("{}: cannot be read: {}", folder, failure.message());
+  }
+  return names;
+}
+
+// The step of a name that consists of `prefix` and a step's name, and of nothing else.
+std::optional<int64_t> step_in(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  int64_t step = -1;
+  if (!name.starts_with(kStep)) return std::nullopt;
+  std::from_chars(name.data() + kStep.size(), name.data() + name.size(), step);
+  if (step < 0 || name != step_name(step)) return std::nullopt;
+  return step;
+}
+
+using Steps = std::map<int64_t, std::string>;  // paths by step
+Steps steps_with(const std::string& folder, std::string_view prefix) {
+  Steps found;
+  for (const std::string& name : names_in(folder)) {
+    if (const auto step = step_in(name, prefix)) found[*step] = folder + "/" + name;
+  }
+  return found;
+}
+
+Steps published_steps(const std::string& folder) {
+  Steps steps = steps_with(folder, "");
+  for (const auto& [step, path] : steps_with(folder, kReplaced)) steps.emplace(step, path);
+  return steps;
+}
+
+void remove_unfinished(const std::string& folder) {
+  std::error_code ignored;
+  for (const std::string_view left : {kWriting, kRemoving}) {
+    for (const auto& [step, path] : steps_with(folder, left)) fs::remove_all(path, ignored);
+  }
+  const Steps published = steps_with(folder, "");
+  for (const auto& [step, path] : steps_with(folder, kReplaced)) {
+    if (published.contains(step)) fs::remove_all(path, ignored);
+  }
+}
+
+void write_index(const std::string& folder, Manifest& manifest) {
+  std::map<std::string, VirtualDataset> tensors;
+  for (const Manifest::Piece& p : manifest.pieces) {
+    VirtualDataset& t = tensors[p.tensor];
+    t.name = p.tensor;
+    t.shape = p.global;
+    t.parts.push_back({p.file, p.dataset, p.slice.offset, p.slice.extent});
+  }
+  std::vector<VirtualDataset> all;
+  for (auto& [name, tensor] : tensors) all.push_back(std::move(tensor));
+  create_virtual_hdf5(folder + "/" + kIndexName, all);
+  sync_path(folder + "/" + kIndexName);
+  manifest.index = describe_file(folder, kIndexName);
+}
+
+void write_manifest(const std::string& folder, const Manifest& manifest) {
+  const std::string text = to_json(manifest);
+  NewFile file(folder + "/" + kManifestName);
+  file.write(text.data(), static_cast<int64_t>(text.size()));
+  file.finish();  // with the names of all files in the folder
+}
+
+// One rename. Where there is one of this step already, the two change places, so that at every
+// moment one of them carries the name. Returns where the other one is now; empty when there is
+// none.
+std::string rename_into_place(const std::string& folder, int64_t step) {
+  const std::string beside = writing_path(folder, step), target = checkpoint_path(folder, step);
+  if (renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    return beside;
+  }
+  std::string replaced;
+  if (fs::exists(target)) {  // a file system without that call
+    replaced = folder + "/" + std::string(kReplaced) + step_name(step);
+    fs::remove_all(replaced);
+    fs::rename(target, replaced);
+    save_drill(0, step, SaveMoment::kReplacing);
+  }
+  fs::rename(beside, target);
+  return replaced;
+}
+
+// First they lose their names, then their files.
+void prune(const std::string& folder, int64_t newest, int64_t keep) {
+  Steps steps = published_steps(folder);
+  steps.erase(steps.upper_bound(newest), steps.end());
+  std::vector<std::string> hidden;
+  for (; keep > 0 && std::ssize(steps) > keep; steps.erase(steps.begin())) {
+    hidden.push_back(folder + "/" + std::string(kRemoving) + step_name(steps.begin()->first));
+    fs::remove_all(hidden.back());
+    fs::rename(steps.begin()->second, hidden.back());
+  }
+  if (!hidden.empty()) sync_path(folder);
+  for (const std::string& path : hidden) {
+    fs::remove_all(path);
+    save_drill(0, newest, SaveMoment::kPruning);
+  }
+}
+
+// A new folder, with all those above it that are new. What was made before by others need not be on
+// the disk yet, so all of them are synced that we may open.
+void make_folder(const std::string& folder) {
+  std::error_code failure;
+  const bool made = fs::create_directories(folder, failure);
+  if (failure) {
+    throw Error("{}: cannot make the folder of checkpoints: {}", folder, failure.message());
+  }
+  if (!made) return;
+  fs::path above = fs::absolute(folder).lexically_normal();
+  do {
+    above = above.parent_path();
+    if (access(above.c_str(), R_OK) == 0) sync_path(above.string());
+  } while (above.has_relative_path());
+}
+
+}  // namespace
+
+std::string checkpoint_path(const std::string& folder, int64_t step) {
+  return folder + "/" + step_name(step);
+}
+
+std::string writing_path(const std::string& folder, int64_t step) {
+  return folder + "/" + std::string(kWriting) + step_name(step);
+}
+
+std::string rank_file(int rank) { return fmt::format("rank-{:05}.h5", rank); }
+
+std::vector<std::string> published_checkpoints(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& [step, path] : published_steps(folder)) paths.push_back(path);
+  return paths;
+}
+
+int64_t room_for(const std::string& folder) {
+  fs::path place = fs::absolute(folder);
+  while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
+  struct statvfs disk {};
+  if (statvfs(place.c_str(), &disk) != 0) return std::numeric_limits<int64_t>::max();
+  return static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
+}
+
+std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes) {
+  make_folder(folder);
+  remove_unfinished(folder);
+  if (const int64_t room = room_for(folder); room < bytes + kCheckpointExtra) {
+    throw Error("{}: a checkpoint takes {}, the disk has {} left; nothing was changed", folder,
+                size_text(bytes + kCheckpointExtra), size_text(room));
+  }
+  const std::string beside = writing_path(folder, step);
+  std::error_code failure;
+  fs::create_directory(beside, failure);
+  if (failure) throw Error("{}: cannot be written: {}", folder, failure.message());
+  save_drill(0, step, SaveMoment::kBegun);
+  return beside;
+}
+
+void abandon_writing(const std::string& folder, int64_t step) {
+  std::error_code ignored;
+  fs::remove_all(writing_path(folder, step), ignored);
+}
+
+std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep) {
+  const std::string beside = writing_path(folder, manifest.step);
+  write_index(beside, manifest);
+  save_drill(0, manifest.step, SaveMoment::kIndexed);
+  write_manifest(beside, manifest);
+  save_drill(0, manifest.step, SaveMoment::kDescribed);
+  const std::string replaced = rename_into_place(folder, manifest.step);
+  save_drill(0, manifest.step, SaveMoment::kRenamed);
+  sync_path(folder);
+  save_drill(0, manifest.step, SaveMoment::kPublished);
+  if (!replaced.empty()) fs::remove_all(replaced);
+  prune(folder, manifest.step, keep);
+  return checkpoint_path(folder, manifest.step);
+}
+
+void set_aside_after(const std::string& folder, int64_t step) {
+  for (const auto& [later, path] : published_steps(folder)) {
+    if (later <= step) continue;
+    const std::string aside = folder + "/" + std::string(kDamaged) + step_name(later);
+    fs::remove_all(aside);
+    fs::rename(path, aside);
+  }
+}
+
+std::string set_aside_all(const std::string& folder) {
+  if (published_checkpoints(folder).empty()) return "";
+  for (int number = 1;; ++number) {
+    const std::string aside = fmt::format("{}.{}", folder, number);
+    if (fs::exists(aside)) continue;
+    fs::rename(folder, aside);
+    return aside;
+  }
+}
+
+}  // namespace weft

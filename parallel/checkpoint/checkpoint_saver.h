@@ -1,0 +1,70 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "parallel/checkpoint/checkpoint.h"
+
+namespace weft {
+
+// What became of a save; the same on all ranks.
+struct SaveResult {
+  int64_t step = 0;
+  std::string path;     // the published checkpoint
+  std::string failure;  // why there is none; what was published before is still there
+};
+
+// Saves checkpoints together with the other ranks, while training goes on.
+//
+//   begin     copies what this rank answers for (the one stall); a thread writes the file
+//   word      how far this rank is: travels in a reduction that the steps make anyway
+//   advance   with everybody's words, at the same step on all ranks: when all files are on the
+//             disk, a thread of rank 0 publishes; when that is done, there is a result
+//   finish    waits for the end instead
+//
+// In the foreground there is no copy: finish must follow begin before the tensors change.
+class CheckpointSaver {
+ public:
+  enum class Where : uint8_t { kForeground, kBackground };
+  struct Options {
+    std::string folder;
+    int64_t keep = 0;  // checkpoints that stay; 0: all
+    Where where = Where::kForeground;
+    OtherFiles others = {};  // rank 0's go into every checkpoint
+    // Called now and then by the thread that waits for a save, while that gets on.
+    std::function<void()> alive = {};
+  };
+  CheckpointSaver(Exec& exec, Communicator& world, Options options);
+  ~CheckpointSaver();  // waits for this rank's thread
+
+  bool idle() const { return phase_ == Phase::kIdle; }
+
+  // Collective; only when idle. A result when it cannot even begin (no room on the disk).
+  std::optional<SaveResult> begin(Manifest state, const std::vector<SavedTensor>& tensors);
+  int64_t word() const;
+  std::optional<SaveResult> advance(std::span<const int64_t> words);  // by rank
+  std::optional<SaveResult> finish();                                 // collective
+
+ private:
+  enum class Phase : uint8_t { kIdle, kWriting, kPublishing };
+  void start(std::function<void()> job);
+  void wait_for_job();
+  std::string failure_of_job();
+  void take_copy(const std::vector<SavedTensor>& tensors);
+
+  Exec& exec_;
+  Communicator& world_;
+  Options options_;
+  Phase phase_ = Phase::kIdle;
+  Manifest state_;                     // of the save under way
+  std::vector<SavedTensor> tensors_;   // what it writes
+  Arena copy_;                         // the memory behind them; kept for the next save
+  std::atomic<int64_t> progress_ = 0;  // grows while the job gets on
+  std::future<void> job_;
+};
+
+}  // namespace weft

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/memory/exec.h"
+
+namespace weft {
+
+enum class ReduceOp : uint8_t { kSum, kMax };
+
+// One half of a point-to-point exchange. Between two ranks, messages of one tag arrive in the order
+// in which they were sent.
+struct Transfer {
+  enum class Kind : uint8_t { kSend, kRecv } kind;
+  int peer;
+  View data;
+  int tag = 0;
+};
+
+// Transfers on their way. Wait before their views go away; without, they are given up.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual void wait() = 0;
+};
+
+class Done final : public Pending {  // where nothing is left to wait for
+ public:
+  void wait() override {}
+};
+
+// A collective that all ranks of a group start: its name, and what they must say alike.
+struct Collective {
+  const char* name;       // "all_gather"
+  std::string signature;  // "all_gather(f32 [3, 4])"
+};
+
+// One process group. Element count, type and device come from the views, never from the caller;
+// views are contiguous. Calls but `start` complete before returning. Sums are formed in rank order,
+// so that a result does not depend on timing.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string_view name() const = 0;  // "sequence[2/4]" in every message and trace line
+
+  virtual void all_reduce(Exec& exec, View inout, ReduceOp op) = 0;
+  virtual void all_gather(Exec& exec, ConstView mine, View all) = 0;  // all: [size, mine...]
+  virtual void reduce_scatter(Exec& exec, ConstView all,
+                              View mine) = 0;  // sums; all: [size, mine...]
+  // Rows of `send` go to the ranks in order, send_rows[r] of them to rank r; likewise received.
+  virtual void all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows,
+                            View recv, std::span<const int64_t> recv_rows) = 0;
+  virtual void transfer(Exec& exec,
+                        std::span<const Transfer> together) = 0;  // none waits for another
+  // The same without waiting: sends are under way at once, receives at the latest in wait().
+  [[nodiscard]] virtual std::unique_ptr<Pending> start(Exec& exec,
+                                                       std::span<const Transfer> together) = 0;
+  virtual void barrier() = 0;
+
+  // A collective that travels while the caller computes; `parts` are this rank's halves of it and
+  // get a tag of their own. All ranks start theirs in the same order, between any other calls, and
+  // wait for them in the same order.
+  [[nodiscard]] virtual std::unique_ptr<Pending> start_together(Exec& exec, const Collective& what,
+                                                                std::vector<Transfer> parts);
+  // Views are read and written until it is waited for. What a rank keeps for itself is copied at
+  // once.
+  [[nodiscard]] std::unique_ptr<Pending> start_all_gather(Exec& exec, ConstView mine, View all);
+  [[nodiscard]] std::unique_ptr<Pending> start_all_to_all_v(Exec& exec, ConstView send,
+                                                            std::span<const int64_t> send_rows,
+                                                            View recv,
+                                                            std::span<const int64_t> recv_rows);
+
+ private:
+  int started_ = 0;  // together
+};
+
+}  // namespace weft

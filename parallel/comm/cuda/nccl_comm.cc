@@ -1,0 +1,157 @@
+#include "parallel/comm/cuda/nccl_comm.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <vector>
+
+#include "parallel/comm/agree.h"
+#include "parallel/comm/check_views.h"
+
+namespace weft {
+namespace {
+
+void check_cuda(cudaError_t code, std::string_view who, const char* call) {
+  if (code == cudaSuccess) return;
+  throw Error("{} in {}: {}", who, call, cudaGetErrorString(code));
+}
+
+void check_nccl(ncclResult_t code, std::string_view who, const char* call) {
+  if (code == ncclSuccess) return;
+  throw Error("{} in {}: {} ({})", who, call, ncclGetErrorString(code), ncclGetLastError(nullptr));
+}
+
+ncclDataType_t nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return ncclFloat32;
+    case DType::kBF16: return ncclBfloat16;
+    case DType::kI32: return ncclInt32;
+    default: return ncclInt64;
+  }
+}
+
+size_t count_of(ConstView view) { return static_cast<size_t>(view.shape.elements()); }
+
+// The id of a new group, drawn by its first rank.
+ncclUniqueId shared_id(Exec& exec, Communicator& host) {
+  constexpr size_t kWords = (sizeof(ncclUniqueId) + 7) / 8;
+  ncclUniqueId id{};
+  std::vector<int64_t> words(kWords);
+  if (host.rank() == 0) {
+    check_nccl(ncclGetUniqueId(&id), host.name(), "ncclGetUniqueId");
+    std::memcpy(words.data(), &id, sizeof id);
+  }
+  const std::vector<int64_t> all = gather_numbers(exec, host, words);
+  std::memcpy(&id, all.data(), sizeof id);  // that of rank 0
+  return id;
+}
+
+}  // namespace
+
+std::unique_ptr<NcclComm> NcclComm::over(Exec& exec, Communicator& host, Device device) {
+  WEFT_CHECK(!device.is_cpu(), "a NCCL group over {} on a device that is not CUDA's", host.name());
+  std::unique_ptr<NcclComm> made(
+      new NcclComm(host.rank(), host.size(), std::string(host.name()), device));
+  const ncclUniqueId id = shared_id(exec, host);
+  const std::string& who = made->name_;
+  check_cuda(cudaSetDevice(device.index), who, "cudaSetDevice");
+  check_cuda(cudaStreamCreateWithFlags(&made->stream_, cudaStreamNonBlocking), who,
+             "cudaStreamCreate");
+  check_cuda(cudaMalloc(&made->token_, sizeof(int32_t)), who, "cudaMalloc");
+  check_nccl(ncclCommInitRank(&made->comm_, host.size(), id, host.rank()), who, "ncclCommInitRank");
+  return made;
+}
+
+NcclComm::~NcclComm() {
+  if (comm_ != nullptr) ncclCommDestroy(comm_);
+  if (token_ != nullptr) cudaFree(token_);
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+void NcclComm::complete(const char* call) {
+  check_cuda(cudaStreamSynchronize(stream_), name_, call);
+  ncclResult_t later = ncclSuccess;
+  check_nccl(ncclCommGetAsyncError(comm_, &later), name_, call);
+  check_nccl(later, name_, call);
+}
+
+void NcclComm::all_reduce(Exec&, View inout, ReduceOp op) {
+  check_all_reduce(*this, inout, device_);
+  check_nccl(ncclAllReduce(inout.data, inout.data, count_of(inout), nccl_type(inout.dtype),
+                           op == ReduceOp::kSum ? ncclSum : ncclMax, comm_, stream_),
+             name_, "all_reduce");
+  complete("all_reduce");
+}
+
+void NcclComm::all_gather(Exec&, ConstView mine, View all) {
+  check_all_gather(*this, mine, all, device_);
+  check_nccl(
+      ncclAllGather(mine.data, all.data, count_of(mine), nccl_type(mine.dtype), comm_, stream_),
+      name_, "all_gather");
+  complete("all_gather");
+}
+
+void NcclComm::reduce_scatter(Exec&, ConstView all, View mine) {
+  check_reduce_scatter(*this, all, mine, device_);
+  check_nccl(ncclReduceScatter(all.data, mine.data, count_of(mine), nccl_type(mine.dtype), ncclSum,
+                               comm_, stream_),
+             name_, "reduce_scatter");
+  complete("reduce_scatter");
+}
+
+void NcclComm::all_to_all_v(Exec&, ConstView send, std::span<const int64_t> send_rows, View recv,
+                            std::span<const int64_t> recv_rows) {
+  check_all_to_all(*this, send, send_rows, recv, recv_rows, device_);
+  const int64_t width = send.width(), element = size_of(send.dtype);
+  const ncclDataType_t type = nccl_type(send.dtype);
+  auto* from = static_cast<const char*>(send.data);
+  auto* to = static_cast<char*>(recv.data);
+  check_nccl(ncclGroupStart(), name_, "all_to_all_v");
+  for (int r = 0; r < size_; ++r) {
+    const int64_t out = send_rows[static_cast<size_t>(r)] * width;
+    const int64_t in = recv_rows[static_cast<size_t>(r)] * width;
+    // Both sides know the counts: an empty half has no other half.
+    if (out > 0) ncclSend(from, static_cast<size_t>(out), type, r, comm_, stream_);
+    if (in > 0) ncclRecv(to, static_cast<size_t>(in), type, r, comm_, stream_);
+    from += out * element;
+    to += in * element;
+  }
+  check_nccl(ncclGroupEnd(), name_, "all_to_all_v");  // tells what went wrong since the start
+  complete("all_to_all_v");
+}
+
+void NcclComm::transfer(Exec&, std::span<const Transfer> together) {
+  for (const Transfer& one : together) check_transfer(*this, one, device_);
+  check_nccl(ncclGroupStart(), name_, "transfer");
+  for (const Transfer& one : together) {
+    const ncclDataType_t type = nccl_type(one.data.dtype);
+    if (one.kind == Transfer::Kind::kSend)
+      ncclSend(one.data.data, count_of(one.data), type, one.peer, comm_, stream_);
+    else
+      ncclRecv(one.data.data, count_of(one.data), type, one.peer, comm_, stream_);
+  }
+  check_nccl(ncclGroupEnd(), name_, "transfer");
+  complete("transfer");
+}
+
+void NcclComm::barrier() {
+  check_nccl(ncclAllReduce(token_, token_, 1, ncclInt32, ncclSum, comm_, stream_), name_,
+             "barrier");
+  complete("barrier");
+}
+
+}  // namespace weft
+
+// What parallel/comm/nccl.cc finds here.
+extern "C" {
+
+int weft_nccl_version() {
+  int version = 0;
+  return ncclGetVersion(&version) == ncclSuccess ? version : 0;
+}
+
+weft::Communicator* weft_nccl_over(weft::Exec& exec, weft::Communicator& host, int device) {
+  return weft::NcclComm::over(exec, host, {weft::Device::Kind::kCuda, device}).release();
+}
+}

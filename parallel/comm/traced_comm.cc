@@ -1,0 +1,312 @@
+#include "parallel/comm/traced_comm.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "core/host_access.h"
+#include "core/parameter.h"
+#include "parallel/comm/check_views.h"
+
+namespace weft {
+namespace {
+
+// What ranks tell each other, in words of 8 characters: a signature, then the place in the step,
+// then whether that is in a layer.
+constexpr int64_t kSignature = 24, kPlace = 15, kWords = kSignature + kPlace + 1;
+
+void put(const std::string& text, int64_t words, int64_t* to) {
+  std::memcpy(to, text.data(), std::min(text.size(), static_cast<size_t>(words * 8)));
+}
+
+std::string text_at(const int64_t* from, int64_t words) {
+  const char* text = reinterpret_cast<const char*>(from);
+  return {text, strnlen(text, static_cast<size_t>(words * 8))};
+}
+
+const int64_t* row(const Tensor& words, int64_t r) { return host<int64_t>(words) + r * kWords; }
+std::string signature_of(const int64_t* told) { return text_at(told, kSignature); }
+std::string place_of(const int64_t* told) { return text_at(told + kSignature, kPlace); }
+bool in_layer(const int64_t* told) { return told[kWords - 1] != 0; }
+
+// "all_reduce sum(f32 [4]) in step 3, forward of layer 7"
+std::string call_of(const int64_t* told) {
+  return fmt::format("{} in {}", signature_of(told), place_of(told));
+}
+
+// Tags of what is told beside transfers: apart from those that callers choose and those of
+// collectives under way (communicator.cc).
+constexpr int kToldTags = 24576;
+
+// For calls that are not given one.
+struct SmallExec {
+  Ledger ledger;
+  Pool pool{ledger};
+  ThreadPool threads{1};
+  Exec exec{threads, pool, chosen_isa()};
+};
+
+}  // namespace
+
+CommCost& CommCost::operator+=(const CommCost& other) {
+  calls += other.calls;
+  bytes += other.bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
+CommCost CommTally::of_axis(const std::string& axis) const {
+  CommCost sum;
+  const auto found = costs_.find(axis);
+  if (found == costs_.end()) return sum;
+  for (const auto& [operation, cost] : found->second) sum += cost;
+  return sum;
+}
+
+std::map<std::string, int64_t> CommTally::bytes_by_axis() const {
+  std::map<std::string, int64_t> bytes;
+  for (const auto& [axis, operations] : costs_) bytes[axis] = of_axis(axis).bytes;
+  return bytes;
+}
+
+std::map<std::string, int64_t> CommTally::calls_by_axis() const {
+  std::map<std::string, int64_t> calls;
+  for (const auto& [axis, operations] : costs_) calls[axis] = of_axis(axis).calls;
+  return calls;
+}
+
+double CommTally::seconds() const {
+  double sum = 0;
+  for (const auto& [axis, operations] : costs_) sum += of_axis(axis).seconds;
+  return sum;
+}
+
+TracedComm::TracedComm(std::unique_ptr<Communicator> inner, std::string axis, CommTally& tally,
+                       Signatures signatures)
+    : inner_(std::move(inner)), axis_(std::move(axis)), tally_(tally), signatures_(signatures) {}
+
+template <class Call>
+void TracedComm::counted(const char* operation, int64_t bytes, Call&& call) {
+  const auto start = std::chrono::steady_clock::now();
+  tally_.activity().enter(axis_.c_str(), operation, start);
+  call();  // one that throws is not left: the message says where it was
+  const auto end = std::chrono::steady_clock::now();
+  tally_.activity().leave(end);
+  const double seconds = std::chrono::duration<double>(end - start).count();
+  tally_.of(axis_, operation) += CommCost{1, bytes, seconds};
+  note(Trace::Kind::kCall, operation, bytes, start, end);
+}
+
+void TracedComm::note(Trace::Kind kind, const char* operation, int64_t bytes, Trace::Time begin,
+                      Trace::Time end) {
+  tally_.trace().add({.kind = kind,
+                      .name = operation,
+                      .axis = axis_.c_str(),
+                      .layer = tally_.activity().layer(),
+                      .bytes = bytes,
+                      .begin = begin,
+                      .end = end});
+}
+
+void TracedComm::gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all) {
+  tally_.activity().enter(axis_.c_str(), "comparing calls", std::chrono::steady_clock::now());
+  inner_->all_gather(exec, mine, all);
+  tally_.activity().leave(std::chrono::steady_clock::now());
+}
+
+void TracedComm::tell(const std::string& signature, int64_t* words) const {
+  const Activity::Now now = tally_.activity().now();
+  put(signature, kSignature, words);
+  put(place_text(now), kPlace, words + kSignature);
+  words[kWords - 1] = now.layer >= 0 ? 1 : 0;
+}
+
+// Stages are in different layers at the same time; the ranks of one never are.
+bool TracedComm::alike(const int64_t* told, const int64_t* other) const {
+  if (signature_of(told) != signature_of(other)) return false;
+  const bool compared =
+      axis_.find(name_of(Axis::kPipe)) == std::string::npos && (in_layer(told) || in_layer(other));
+  return !compared || place_of(told) == place_of(other);
+}
+
+void TracedComm::compare(Exec& exec, const std::string& signature) {
+  if (signatures_ == Signatures::kTrust || size() == 1) return;
+  const Tensor mine = exec.zeros({kWords}, DType::kI64),
+               all = exec.empty({size(), kWords}, DType::kI64);
+  tell(signature, host<int64_t>(mine));
+  gather_to_compare(exec, mine, all);
+  for (int r = 1; r < size(); ++r) {
+    if (alike(row(all, 0), row(all, r))) continue;
+    throw Error("ranks of {} disagree: rank 0 calls {}; rank {} calls {}", axis_,
+                call_of(row(all, 0)), r, call_of(row(all, r)));
+  }
+}
+
+void TracedComm::compare_amounts(Exec& exec, const char* call, const char* unit,
+                                 std::span<const int64_t> sent, std::span<const int64_t> expected) {
+  if (signatures_ == Signatures::kTrust || size() == 1) return;
+  const int64_t n = size();
+  const Tensor mine = exec.empty({2 * n}, DType::kI64), all = exec.empty({n, 2 * n}, DType::kI64);
+  std::copy(sent.begin(), sent.end(), host<int64_t>(mine));
+  std::copy(expected.begin(), expected.end(), host<int64_t>(mine) + n);
+  gather_to_compare(exec, mine, all);
+  for (int64_t from = 0; from < n; ++from) {
+    for (int64_t to = 0; to < n; ++to) {
+      const int64_t leaves = host<int64_t>(all)[from * 2 * n + to];
+      const int64_t comes = host<int64_t>(all)[to * 2 * n + n + from];
+      if (leaves == comes) continue;
+      throw Error(
+          "ranks of {} disagree in {}, {}: rank {} sends {} {} to rank {}, which expects {}", axis_,
+          call, place_text(tally_.activity().now()), from, leaves, unit, to, comes);
+    }
+  }
+}
+
+void TracedComm::all_reduce(Exec& exec, View inout, ReduceOp op) {
+  compare(exec, signature(op == ReduceOp::kSum ? "all_reduce sum" : "all_reduce max", inout));
+  const int64_t bytes = 2 * (size() - 1) * bytes_of(inout) / size();
+  counted("all_reduce", bytes, [&] { inner_->all_reduce(exec, inout, op); });
+}
+
+void TracedComm::all_gather(Exec& exec, ConstView mine, View all) {
+  compare(exec, signature("all_gather", mine));
+  counted("all_gather", (size() - 1) * bytes_of(mine),
+          [&] { inner_->all_gather(exec, mine, all); });
+}
+
+void TracedComm::reduce_scatter(Exec& exec, ConstView all, View mine) {
+  compare(exec, signature("reduce_scatter", mine));
+  counted("reduce_scatter", (size() - 1) * bytes_of(mine),
+          [&] { inner_->reduce_scatter(exec, all, mine); });
+}
+
+void TracedComm::all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows,
+                              View recv, std::span<const int64_t> recv_rows) {
+  compare(exec, row_signature(send));
+  check_all_to_all(*this, send, send_rows, recv, recv_rows);
+  compare_amounts(exec, "all_to_all_v", "rows", send_rows, recv_rows);
+  const int64_t elsewhere = send.rows() - send_rows[static_cast<size_t>(rank())];
+  counted("all_to_all_v", elsewhere * send.width() * size_of(send.dtype),
+          [&] { inner_->all_to_all_v(exec, send, send_rows, recv, recv_rows); });
+}
+
+int64_t TracedComm::bytes_sent(std::span<const Transfer> together) const {
+  int64_t bytes = 0;
+  for (const Transfer& one : together) {
+    if (one.kind == Transfer::Kind::kSend && one.peer != rank()) bytes += bytes_of(one.data);
+  }
+  return bytes;
+}
+
+// What both ends say of transfers, under way beside the data. The receiving end compares: it is the
+// one that a mistake would give wrong numbers or keep waiting.
+class TracedComm::Told {
+ public:
+  Told(TracedComm& comm, Exec& exec, std::span<const Transfer> together) : comm_(comm) {
+    if (comm.signatures_ == Signatures::kTrust || comm.size() == 1) return;
+    const auto count = static_cast<int64_t>(together.size());
+    mine_ = exec.zeros({count, kWords}, DType::kI64);
+    theirs_ = exec.zeros({count, kWords}, DType::kI64);
+    std::vector<Transfer> words;
+    for (int64_t i = 0; i < count; ++i) {
+      Transfer one = together[static_cast<size_t>(i)];
+      comm.tell(fmt::format("{} {}", name_of(one.data.dtype), one.data.shape),
+                host<int64_t>(mine_) + i * kWords);
+      if (one.peer == comm.rank()) continue;
+      const bool receives = one.kind == Transfer::Kind::kRecv;
+      if (receives) expected_.emplace_back(i, one.peer);
+      one.data = (receives ? theirs_ : mine_).row(i);
+      one.tag += kToldTags;
+      words.push_back(one);
+    }
+    pending_ = comm.inner_->start(exec, words);
+  }
+
+  void compare() {
+    if (!pending_) return;
+    pending_->wait();
+    for (const auto& [i, peer] : expected_) {
+      if (comm_.alike(row(theirs_, i), row(mine_, i))) continue;
+      throw Error("ranks of {} disagree: rank {} sends {}; rank {} receives {}", comm_.axis_, peer,
+                  call_of(row(theirs_, i)), comm_.rank(), call_of(row(mine_, i)));
+    }
+  }
+
+ private:
+  TracedComm& comm_;
+  Tensor mine_, theirs_;                           // [transfers, kWords]
+  std::vector<std::pair<int64_t, int>> expected_;  // which of them are received, from whom
+  std::unique_ptr<Pending> pending_;
+};
+
+void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
+  Told(*this, exec, together).compare();
+  counted("transfer", bytes_sent(together), [&] { inner_->transfer(exec, together); });
+}
+
+// Counts the time of waiting for what was started, at `begun`.
+class TracedComm::Timed final : public Pending {
+ public:
+  Timed(TracedComm& comm, const char* operation, Trace::Time begun, std::unique_ptr<Pending> inner,
+        std::unique_ptr<Told> told = nullptr)
+      : comm_(comm),
+        operation_(operation),
+        begun_(begun),
+        inner_(std::move(inner)),
+        told_(std::move(told)) {}
+
+  void wait() override {
+    const auto start = std::chrono::steady_clock::now();
+    comm_.tally_.activity().enter(comm_.axis_.c_str(), operation_, start);
+    if (told_) told_->compare();
+    inner_->wait();
+    const auto end = std::chrono::steady_clock::now();
+    comm_.tally_.activity().leave(end);
+    comm_.tally_.of(comm_.axis_, operation_).seconds +=
+        std::chrono::duration<double>(end - start).count();
+    comm_.note(Trace::Kind::kWait, operation_, -1, start, end);
+    comm_.note(Trace::Kind::kFlight, operation_, -1, begun_, end);
+  }
+
+ private:
+  TracedComm& comm_;
+  const char* operation_;
+  Trace::Time begun_;
+  std::unique_ptr<Pending> inner_;
+  std::unique_ptr<Told> told_;
+};
+
+std::unique_ptr<Pending> TracedComm::start(Exec& exec, std::span<const Transfer> together) {
+  auto told = std::make_unique<Told>(*this, exec, together);
+  const auto begun = Trace::Clock::now();
+  std::unique_ptr<Pending> pending;
+  counted("transfer", bytes_sent(together), [&] { pending = inner_->start(exec, together); });
+  return std::make_unique<Timed>(*this, "transfer", begun, std::move(pending), std::move(told));
+}
+
+std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective& what,
+                                                    std::vector<Transfer> parts) {
+  compare(exec, what.signature);
+  std::vector<int64_t> sent(static_cast<size_t>(size())), expected(sent);
+  for (const Transfer& part : parts) {
+    auto& amounts = part.kind == Transfer::Kind::kSend ? sent : expected;
+    amounts[static_cast<size_t>(part.peer)] += bytes_of(part.data);
+  }
+  compare_amounts(exec, what.name, "bytes", sent, expected);
+  const auto begun = Trace::Clock::now();
+  std::unique_ptr<Pending> pending;
+  counted(what.name, bytes_sent(parts),
+          [&] { pending = inner_->start_together(exec, what, std::move(parts)); });
+  return std::make_unique<Timed>(*this, what.name, begun, std::move(pending));
+}
+
+void TracedComm::barrier() {
+  if (signatures_ == Signatures::kCompare) {
+    SmallExec small;
+    compare(small.exec, "barrier");
+  }
+  counted("barrier", 0, [&] { inner_->barrier(); });
+}
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/sequence/span_algebra.h"
+
+namespace weft {
+
+// Exchange::kConcat: what a span leaves for those behind it are rows (keys and values), and a span
+// sees the last ones before it: those of the document it goes on with, or as many of them as a
+// window holds. Rows go from each rank to the ranks that see them, and gradients of them back: one
+// exchange each, of nothing that nobody reads.
+//
+// States and updates of such a rule: for each kind of row a tensor [chains, room, width] of any
+// type, older rows first; then how many rows each chain has, i32 [chains]. The state before the
+// first token has the counts alone.
+
+// How many of the last rows of a rank's span another rank sees, by rank and chain. All ranks know
+// where spans and documents lie, so nobody has to ask.
+struct SeenRows {
+  using Counts = std::vector<std::vector<int64_t>>;
+  Counts of_others;  // rows of rank r that this rank sees
+  Counts of_mine;    // rows of this rank that rank r sees
+};
+
+// The state that enters this rank's span: send the rows on their way, do other work, ask for the
+// state. mine: what the span adds to each chain, at least the rows that anybody sees.
+class RowEntrance {
+ public:
+  RowEntrance(Exec& exec, Communicator& ranks, const Summary& mine, const SeenRows& seen,
+              const SpanTravel& travel);
+  State state(Exec& exec, const SpanAlgebra& algebra);
+
+ private:
+  Communicator& ranks_;
+  State like_;
+  SeenRows::Counts counts_;
+  Tensor sent_, received_;
+  std::unique_ptr<Pending> pending_;  // null: has arrived
+};
+
+// The adjoint. d_entering: gradients of the rows of the state above, f32, and the counts; taken
+// apart by the algebra's adjoint, they go back to the ranks that the rows came from. `gradient`:
+// those of this rank's own rows, which other ranks have sent, the last rows that anybody saw of
+// each chain. Sums are formed in rank order.
+class RowDeparture {
+ public:
+  RowDeparture(Exec& exec, Communicator& ranks, const SpanAlgebra& algebra, State d_entering,
+               const SeenRows& seen, const SpanTravel& travel);
+  State gradient(Exec& exec);
+
+ private:
+  Communicator& ranks_;
+  State like_;
+  SeenRows::Counts counts_;
+  Tensor sent_, received_;
+  std::unique_ptr<Pending> pending_;
+};
+
+// i32 [chains], as states have them.
+Tensor row_counts(Exec& exec, const std::vector<int64_t>& counts);
+
+}  // namespace weft

@@ -1,0 +1,262 @@
+#include "parallel/sequence/span_scan.h"
+
+#include <cstring>
+
+#include "core/host_access.h"
+
+namespace weft {
+namespace {
+
+int64_t elements_of(const State& state) {
+  int64_t sum = 0;
+  for (const Tensor& t : state) sum += t.elements();
+  return sum;
+}
+
+void pack(const State& state, float*& to) {
+  for (const Tensor& t : state) {
+    std::memcpy(to, host<float>(t), static_cast<size_t>(t.elements()) * sizeof(float));
+    to += t.elements();
+  }
+}
+
+State unpack(Exec& exec, const State& like, const float*& from) {
+  State state;
+  for (const Tensor& t : like) {
+    state.push_back(exec.empty(t.shape()));
+    std::memcpy(host<float>(state.back()), from, static_cast<size_t>(t.elements()) * sizeof(float));
+    from += t.elements();
+  }
+  return state;
+}
+
+// Sequence c of every tensor times factor[c], or the value at the start of a document for factor 0.
+State pass(Exec& exec, const Tensor& factor, const State& state, const State* otherwise) {
+  State out;
+  for (size_t i = 0; i < state.size(); ++i) {
+    const Tensor& t = state[i];
+    const Tensor copy = exec.empty(t.shape());
+    const int64_t chains = factor.elements(), size = chains == 0 ? 0 : t.elements() / chains;
+    for (int64_t c = 0; c < chains; ++c) {
+      float* to = host<float>(copy) + c * size;
+      const auto bytes = static_cast<size_t>(size) * sizeof(float);
+      if (host<float>(factor)[c] != 0.0f) {
+        std::memcpy(to, host<float>(t) + c * size, bytes);
+      } else if (otherwise != nullptr) {
+        std::memcpy(to, host<float>((*otherwise)[i]) + c * size, bytes);
+      } else {
+        std::memset(to, 0, bytes);
+      }
+    }
+    out.push_back(copy);
+  }
+  return out;
+}
+
+State sum(Exec& exec, const State& a, const State& b) {
+  State out;
+  for (size_t i = 0; i < a.size(); ++i) {
+    out.push_back(exec.empty(a[i].shape()));
+    for (int64_t e = 0; e < a[i].elements(); ++e) {
+      host<float>(out[i])[e] = host<float>(a[i])[e] + host<float>(b[i])[e];
+    }
+  }
+  return out;
+}
+
+// What leaves a span that `entering` enters; chains in which a document starts take nothing along.
+State after(Exec& exec, const SpanAlgebra& algebra, const Summary& span, const Tensor& passes,
+            const State& entering) {
+  const State start = algebra.start(exec, passes.elements());
+  return algebra.apply(exec, span, pass(exec, passes, entering, &start));
+}
+
+// The gradient of the state that enters a span: what comes through it from behind, and its own.
+State before(Exec& exec, const SpanAlgebra& algebra, const Summary& span, const Tensor& passes,
+             const State& entering, const State& d_leaving, const State& own) {
+  const State start = algebra.start(exec, passes.elements());
+  const State through =
+      algebra.apply_adjoint(exec, span, pass(exec, passes, entering, &start), d_leaving);
+  return sum(exec, pass(exec, passes, through, nullptr), own);
+}
+
+// States entering the spans of ranks 0 .. last.
+std::vector<State> prefixes(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known,
+                            int last) {
+  std::vector<State> entering = {algebra.start(exec, known.passes[0].elements())};
+  for (size_t r = 0; r < static_cast<size_t>(last); ++r) {
+    entering.push_back(after(exec, algebra, known.spans[r], known.passes[r], entering.back()));
+  }
+  return entering;
+}
+
+State zeros_like(Exec& exec, const State& like) {
+  State zeros;
+  for (const Tensor& t : like) zeros.push_back(exec.zeros(t.shape()));
+  return zeros;
+}
+
+State all_of(const Summary& summary, const Tensor& passes) {
+  State all = summary.transition;
+  all.insert(all.end(), summary.update.begin(), summary.update.end());
+  all.push_back(passes);
+  return all;
+}
+
+}  // namespace
+
+GatheredStates::GatheredStates(Exec& exec, Communicator& ranks, const State& mine,
+                               const SpanTravel& travel)
+    : like_(mine),
+      packed_(exec.scratch({elements_of(mine)})),
+      all_(exec.scratch({ranks.size(), elements_of(mine)})) {
+  float* to = host<float>(packed_);
+  pack(mine, to);
+  if (travel.overlap) {
+    pending_ = ranks.start_all_gather(exec, packed_, all_);
+  } else {
+    ranks.all_gather(exec, packed_, all_);
+  }
+}
+
+std::vector<State> GatheredStates::wait(Exec& exec) {
+  if (pending_) pending_->wait();
+  pending_.reset();
+  std::vector<State> states;
+  const float* from = host<float>(all_);
+  for (int64_t r = 0; r < all_.shape()[0]; ++r) states.push_back(unpack(exec, like_, from));
+  return states;
+}
+
+ShiftedStates::ShiftedStates(Exec& exec, Communicator& ranks, const State& mine, int by,
+                             const SpanTravel& travel)
+    : like_(mine), packed_(exec.scratch({elements_of(mine)})) {
+  float* data = host<float>(packed_);
+  pack(mine, data);
+  const auto exists = [&](int rank) { return rank >= 0 && rank < ranks.size(); };
+  const int to = ranks.rank() + by, from = ranks.rank() - by;
+  std::vector<Transfer> parts;
+  if (exists(to)) parts.push_back({Transfer::Kind::kSend, to, packed_});
+  if (exists(from)) {
+    came_ = exec.scratch(packed_.shape());
+    parts.push_back({Transfer::Kind::kRecv, from, came_});
+  }
+  pending_ = ranks.start_together(
+      exec, {"halo", fmt::format("halo({} numbers, {})", packed_.elements(), by)},
+      std::move(parts));
+  if (travel.overlap) return;
+  pending_->wait();
+  pending_.reset();
+}
+
+State ShiftedStates::wait(Exec& exec) {
+  if (pending_) pending_->wait();
+  pending_.reset();
+  packed_ = {};
+  if (!came_.defined()) return {};
+  const float* from = host<float>(came_);
+  return unpack(exec, like_, from);
+}
+
+SentState::SentState(Exec& exec, Communicator& ranks, const State& state, int to,
+                     const SpanTravel& travel)
+    : packed_(exec.scratch({elements_of(state)})) {
+  float* data = host<float>(packed_);
+  pack(state, data);
+  const Transfer transfer{Transfer::Kind::kSend, to, packed_};
+  if (travel.overlap) {
+    pending_ = ranks.start(exec, {&transfer, 1});
+  } else {
+    ranks.transfer(exec, {&transfer, 1});
+  }
+}
+
+Entrance::Entrance(Exec& exec, Communicator& ranks, const Summary& mine, const Tensor& passes,
+                   const SpanTravel& travel)
+    : ranks_(ranks), travel_(travel), mine_(mine), passes_(passes) {
+  if (travel.exchange == SpanExchange::kGather) {
+    gathered_.emplace(exec, ranks, all_of(mine, passes), travel);
+  } else if (travel.exchange == SpanExchange::kNeighbour) {
+    shifted_.emplace(exec, ranks, mine.update, 1, travel);
+  }
+}
+
+State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known) {
+  if (gathered_) {
+    const auto cut = static_cast<std::ptrdiff_t>(mine_.transition.size());
+    for (State& rank : gathered_->wait(exec)) {
+      known.passes.push_back(rank.back());
+      rank.pop_back();
+      known.spans.push_back({State(rank.begin(), rank.begin() + cut),
+                             State(rank.begin() + cut, rank.end()), mine_.weights});
+    }
+    return prefixes(exec, algebra, known, ranks_.rank()).back();
+  }
+  State entering = algebra.start(exec, passes_.elements());
+  if (shifted_) {
+    State came = shifted_->wait(exec);
+    return came.empty() ? entering : came;
+  }
+  if (ranks_.rank() > 0) entering = receive_state(exec, ranks_, entering, ranks_.rank() - 1);
+  if (ranks_.rank() + 1 < ranks_.size()) {
+    sent_.emplace(exec, ranks_, after(exec, algebra, mine_, passes_, entering), ranks_.rank() + 1,
+                  travel_);
+  }
+  known = {{mine_}, {passes_}, entering};
+  return entering;
+}
+
+void Entrance::finish() {
+  if (sent_) sent_->finish();
+}
+
+Departure::Departure(Exec& exec, Communicator& ranks, const State& mine, const SpanTravel& travel)
+    : ranks_(ranks), travel_(travel), mine_(mine) {
+  if (travel.exchange == SpanExchange::kGather) {
+    gathered_.emplace(exec, ranks, mine, travel);
+  } else if (travel.exchange == SpanExchange::kNeighbour) {
+    shifted_.emplace(exec, ranks, mine, -1, travel);
+  }
+}
+
+State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known) {
+  State d = zeros_like(exec, mine_);  // of the state that leaves rank r
+  if (gathered_) {
+    const std::vector<State> own = gathered_->wait(exec);
+    const std::vector<State> entering = prefixes(exec, algebra, known, ranks_.size() - 1);
+    for (int r = ranks_.size() - 1; r > ranks_.rank(); --r) {
+      const auto i = static_cast<size_t>(r);
+      d = before(exec, algebra, known.spans[i], known.passes[i], entering[i], d, own[i]);
+    }
+    return d;
+  }
+  if (shifted_) {
+    State came = shifted_->wait(exec);
+    return came.empty() ? d : came;
+  }
+  if (ranks_.rank() + 1 < ranks_.size()) d = receive_state(exec, ranks_, d, ranks_.rank() + 1);
+  if (ranks_.rank() > 0) {
+    sent_.emplace(exec, ranks_,
+                  before(exec, algebra, known.spans[0], known.passes[0], known.entering, d, mine_),
+                  ranks_.rank() - 1, travel_);
+  }
+  return d;
+}
+
+void Departure::finish() {
+  if (sent_) sent_->finish();
+}
+
+State receive_state(Exec& exec, Communicator& ranks, const State& like, int from) {
+  const Tensor packed = exec.scratch({elements_of(like)});
+  const Transfer transfer{Transfer::Kind::kRecv, from, packed};
+  ranks.transfer(exec, {&transfer, 1});
+  const float* data = host<float>(packed);
+  return unpack(exec, like, data);
+}
+
+void send_state(Exec& exec, Communicator& ranks, const State& state, int to) {
+  SentState(exec, ranks, state, to, {});
+}
+
+}  // namespace weft
