@@ -7,7 +7,7 @@
 #include "core/memory/exec.h"
 
 // Typed access of host code to the bytes of tensors. CPU kernels, host communicators, tests and a
-// list of files that move numbers in and out of the program include it, and no others
+// list of files that move numbers in and out of the program may include it
 // (tests/rules/host_access.sh): the rest of the program works on any device because it touches no
 // bytes.
 namespace weft {
@@ -21,7 +21,7 @@ auto host(const BasicView<Byte>& view) {
              name_of(view.dtype), view.shape, view.device.index);
   return static_cast<Out*>(view.data);
 }
-// Const-ness is that of the handle, as in Tensor::view.
+// Const if the handle is const, as in Tensor::view.
 template <class T>
 T* host(const Tensor& tensor) {
   return host<T>(tensor.view());
@@ -39,8 +39,8 @@ Byte* host_bytes(const BasicView<Byte>& view) {
 }
 inline void* host_bytes(const Tensor& tensor) { return host_bytes(tensor.view()); }
 
-// While one lives, host code may touch tensors of `exec`'s pool and of arenas on its backing; only
-// a guarded backing (core/memory/backing.h) enforces it.
+// While a HostScope exists, host code may touch tensors of `exec`'s pool and of arenas on its
+// backing; only a guarded backing (core/memory/backing.h) enforces it.
 class HostScope {
  public:
   explicit HostScope(const Exec& exec) : HostScope(exec.pool.backing()) {}

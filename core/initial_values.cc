@@ -35,8 +35,8 @@ float initial_value(const Init& init, const RandomStream& stream, uint64_t index
 }
 
 // The Hartley matrix (cos + sin)(2 pi i j / n) / sqrt(n), which is orthogonal, with its rows and
-// columns in random order and of random sign: so that an element is a function of its place, and no
-// rank needs the whole matrix. Matrices of a stack have orders and signs of their own.
+// columns in random order and of random sign: so an element is a function of its index, and no rank
+// needs the whole matrix. Each matrix of a stack has its own order and signs.
 class Orthogonal {
  public:
   Orthogonal(const ParameterSpec& spec, uint64_t seed) : gain_(spec.init.a) {

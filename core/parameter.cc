@@ -12,7 +12,7 @@ struct Range {
   int64_t begin, end;
 };
 
-// Part `index` of `extent` cut into `parts`, whole units, the last ones shorter or empty.
+// Part `index` of `extent` cut into `parts` of whole units; the last ones may be shorter or empty.
 Range part_of(int64_t extent, int64_t unit, int index, int parts) {
   WEFT_CHECK(unit > 0 && extent % unit == 0, "{} rows are not whole units of {}", extent, unit);
   const int64_t units = extent / unit;

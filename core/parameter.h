@@ -29,7 +29,7 @@ enum class Axis : uint8_t {
 };
 std::string_view name_of(Axis axis);
 
-// This rank's place on every axis. Plain numbers: core knows no ranks.
+// This rank's coordinate on every axis. Plain numbers: core has no notion of ranks.
 struct Coordinates {
   struct Place {
     int index = 0, size = 1;
@@ -40,8 +40,8 @@ struct Coordinates {
 };
 
 // "Dimension `dim` of the global tensor is cut over `axis`." `blocks` cuts each of several stacked
-// matrices on its own (gate and up of SwiGLU, the parts of Mamba2's input projection); they sum up
-// to the extent. The last slice may be shorter or empty (a vocabulary of 50257). `replicas`
+// matrices on its own (gate and up of SwiGLU, the parts of Mamba2's input projection); their sizes
+// sum to the extent. The last slice may be shorter or empty (a vocabulary of 50257). `replicas`
 // neighbouring ranks share a slice when there are fewer units than ranks (kv heads). `unit` rows
 // stay together (the channels of a head).
 struct Split {
@@ -52,7 +52,8 @@ struct Split {
   int64_t unit = 1;
 };
 
-// How a weight starts. Element i of a parameter is a function of (seed, name, global index i).
+// Initial values. Element i of a parameter is a function of (seed, name, global index
+// i).
 struct Init {
   enum class Kind : uint8_t {
     kZeros,
@@ -62,10 +63,10 @@ struct Init {
     kLogOfUniform,  // log u, u uniform
     kTimeStep,      // x with softplus(x) = dt, log dt uniform between log a and log b, dt >= 1e-4
     kEach,          // value(i) of global index i, nothing random
-    kOrthogonal,  // of a matrix: rows, or columns when they are fewer, of length a, at right angles
+    kOrthogonal,    // rows (or columns, if fewer) are orthogonal and have length a
   } kind = Kind::kNormal;
-  double a = 0.0;   // constant: the value; normal: the mean; the others: the lower end
-  double b = 0.02;  // normal: the deviation; the others: the upper end
+  double a = 0.0;   // constant: value; normal: mean; others: lower end
+  double b = 0.02;  // normal: deviation; others: upper end
   std::function<double(int64_t)> value = {};
 
   static Init zeros() { return {Kind::kZeros, 0, 0}; }
@@ -80,21 +81,21 @@ struct Init {
   static Init orthogonal(double gain) { return {Kind::kOrthogonal, gain, 0}; }
 };
 
-// Everything that must be true of a weight under every layout. Local extents, gradient groups,
-// optimizer shards and checkpoint slices are all computed from this and the coordinates.
+// Properties of a weight that hold under every layout. Local extents, gradient groups, optimizer
+// shards and checkpoint slices are all computed from this and the coordinates.
 struct ParameterSpec {
   std::string name;  // global and layout-free: "block.7.mixer.q_proj.weight"
   Shape global;
   std::vector<Split> splits = {};
   std::vector<Axis> partial_over = {};  // axes whose ranks hold partial sums of the gradient
-  // Pipe ranks that hold it, ascending, where several do (a tied table, what layers share): their
-  // gradients are partial sums too. Empty: one stage alone.
+  // Pipe ranks that hold it, ascending, if several do (a tied table, weights shared by layers):
+  // their gradients are partial sums too. Empty: a single stage.
   std::vector<int> held_by = {};
   Init init = {};
   bool weight_decay = true;
   bool expert = false;  // lives on the expert axes
   bool f32 = false;     // f32 in every precision: norms, biases, gates, the router
-  bool buffer = false;  // state that is kept and saved like a weight, but has no gradient
+  bool buffer = false;  // saved like a weight, but has no gradient
 };
 
 // A box of the global tensor.
@@ -123,9 +124,9 @@ struct Parameter {
 };
 
 // All weights of this rank, in the order of declaration: declare everything, then allocate once.
-// Values, master weights and gradients lie in one arena each at the same offsets. Parameters
-// declared next to each other whose sizes are multiples of 16 elements touch, so that one GEMM can
-// read q, k and v as one matrix.
+// Values, master weights and gradients have one arena each, with equal offsets. Parameters declared
+// next to each other whose sizes are multiples of 16 elements touch, so that one GEMM can read q, k
+// and v as one matrix.
 class ParameterStore {
  public:
   explicit ParameterStore(Coordinates here = {}) : here_(here) {}
@@ -135,8 +136,8 @@ class ParameterStore {
   void allocate(Pool& pool, DType compute, Gradients gradients);
   bool allocated() const { return values_.bytes() > 0; }
 
-  // All elements of this rank, with padding, one after the other. Masters are the values where the
-  // compute type is f32.
+  // All elements of this rank, with padding, concatenated. Masters are the values if the compute
+  // type is f32.
   Tensor values() const;
   Tensor masters() const;
   Tensor gradients() const;
@@ -155,7 +156,7 @@ class ParameterStore {
   Arena values_, masters_, grads_;
 };
 
-// parameters[first .. first + count), which must be [n_i, width] and touch, as one [sum n_i,
+// The given parameters, [n_i, width] each and adjacent in memory, as one view [sum n_i,
 // width].
 Tensor joined_values(const std::vector<Parameter*>& parameters);
 Tensor joined_grads(const std::vector<Parameter*>& parameters);

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-// Where bytes live and work runs.
+// The device that holds bytes and runs work.
 struct Device {
   enum class Kind : uint8_t { kCpu, kCuda } kind = Kind::kCpu;
   int index = 0;

@@ -19,8 +19,8 @@ class Error : public std::runtime_error {
       : std::runtime_error(fmt::format(text, std::forward<Args>(args)...)) {}
 };
 
-// The user's mistake in config, arguments or data: says what, where, the rule and the nearest thing
-// that works. Ends the program with exit code 2.
+// A mistake in config, arguments or data. The message has key, value, place, rule and the nearest
+// value that works. Ends the program with exit code 2.
 class ConfigError : public Error {
  public:
   using Error::Error;
@@ -31,7 +31,7 @@ class ConfigError : public Error {
 
 }  // namespace weft
 
-// Our own mistakes: states the invariant with its values.
+// Internal errors: the message states the invariant with its values.
 //   WEFT_CHECK(parts > 0, "cannot cut {} rows into {} parts", rows, parts);
 #define WEFT_CHECK(condition, ...)                                                          \
   do {                                                                                      \

@@ -28,7 +28,7 @@ void on_illegal(int) {
   _exit(3);
 }
 
-// Runs `probe` and tells whether the machine executed it.
+// True if the machine executes `probe`.
 template <class Probe>
 bool executes(Probe probe) {
   struct sigaction handler {

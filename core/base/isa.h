@@ -20,19 +20,19 @@ inline constexpr int kIsaCount = 5;
 std::string_view name_of(Isa isa);  // "plain", "avx2", "avx512", "avx512_bf16", "amx"
 std::optional<Isa> isa_named(std::string_view name);
 
-// The levels this machine executes, lowest first. Found by running one instruction of each level:
-// hypervisors announce AMX without executing it, and execute it without announcing the palette.
+// The levels this machine executes, lowest first. Detected by running one instruction of each
+// level: CPUID is unreliable for AMX under hypervisors, in both directions.
 std::vector<Isa> machine_isas();
 // The levels this program was built for (the CMake variable WEFT_LEVELS), lowest first.
 std::vector<Isa> built_isas();
-// Those of both.
+// Levels that are built and that this machine executes, lowest first.
 std::vector<Isa> available_isas();
 
 // The highest available level, or the lower one named by the environment variable WEFT_ISA.
-// ConfigError where there is none.
+// Throws ConfigError if there is none.
 Isa chosen_isa();
 
-// Our own mistake: a kernel was asked for a level that this program was not built for.
+// Internal error: a kernel was called at a level that this program was not built for.
 [[noreturn]] void refuse_level(Isa isa);
 
 }  // namespace weft

@@ -46,7 +46,7 @@ Log::Log(const LogOptions& options) : impl_(std::make_unique<Impl>()) {
   logger.set_pattern(fmt::format("%Y-%m-%d %H:%M:%S{} %^%l%$: %v", rank));
   logger.set_level(level_of(options.level));
   logger.flush_on(spdlog::level::debug);
-  // A full disk: once is enough, and the run goes on.
+  // A full disk is reported once; the run continues.
   logger.set_error_handler([told = false](const std::string& why) mutable {
     if (!std::exchange(told, true))
       fmt::print(stderr, "weft: the log cannot be written: {}\n", why);

@@ -17,10 +17,10 @@ struct LogOptions {
   int ranks = 1;          // lines carry the rank when there is more than one
   std::string file = {};  // "run.dir/log.txt", appended to; empty: none. Ranks may share it
   LogLevel level = LogLevel::kInfo;
-  bool console = true;  // stderr; ranks other than 0 say only warnings and errors there
+  bool console = true;  // stderr; ranks other than 0 print only warnings and errors
 };
 
-// What people read when something went wrong: time, rank, level, text; one line each, flushed at
+// Log of the run for its users. Each line has time, rank, level and text, and is flushed at
 // once.
 class Log {
  public:

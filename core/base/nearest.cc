@@ -34,7 +34,7 @@ std::string initials(const std::vector<std::string>& words) {
   return out;
 }
 
-// Smaller is closer; above 1 does not resemble.
+// Smaller is closer; above 1 means no resemblance.
 double remoteness(const std::string& name, const std::string& candidate) {
   if (name == candidate) return 0.0;
   const size_t longer = std::max(name.size(), candidate.size());
@@ -76,7 +76,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest(std::string_view name,
                                    const std::vector<std::string>& candidates) {
-  // What a person types is short; a hostile key of a megabyte must not cost a quadratic table.
+  // Typed keys are short; a hostile key of a megabyte must not cost a quadratic table.
   if (name.empty() || name.size() > 200) return std::nullopt;
   const std::string asked = lower(name);
   std::optional<std::string> best;

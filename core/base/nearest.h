@@ -7,9 +7,9 @@
 
 namespace weft {
 
-// The candidate a person most likely meant by `name`, or nothing when none resembles it. Small
-// slips (Damerau-Levenshtein distance up to a third of the length), names of other trainers that
-// share a word ("hidden_size" for "hidden") and initials ("learning_rate" for "lr") count as
+// The candidate that most resembles `name`, or nothing when none does. Small slips
+// (Damerau-Levenshtein distance up to a third of the length), names of other trainers that share
+// a word ("hidden_size" for "hidden") and initials ("learning_rate" for "lr") count as
 // resembling.
 std::optional<std::string> nearest(std::string_view name,
                                    const std::vector<std::string>& candidates);

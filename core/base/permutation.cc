@@ -22,8 +22,8 @@ Permutation::Permutation(uint64_t seed, std::string_view name, int64_t count) : 
   for (int round = 0; round < kRounds; ++round) keys_[round] = stream.bits(round);
 }
 
-// A Feistel network permutes the 4^half_bits numbers, fewer than 4 * count; following it until it
-// comes back below `count` permutes those.
+// A Feistel network permutes 4^half_bits < 4 * count numbers. Iterating it until the result is
+// below `count` gives a permutation of 0 .. count - 1.
 int64_t Permutation::operator()(int64_t index) const {
   WEFT_CHECK(index >= 0 && index < count_, "element {} of a permutation of {}", index, count_);
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// A shuffle of 0 .. count - 1 that needs no memory: element i is computed when asked for. A
-// function of (seed, name, count) alone.
+// A shuffle of 0 .. count - 1 that needs no memory: element i is computed on demand and depends on
+// (seed, name, count) alone.
 class Permutation {
  public:
   Permutation(uint64_t seed, std::string_view name, int64_t count);

@@ -12,12 +12,12 @@ int utf8_length(std::string_view text);
 
 bool is_utf8(std::string_view text);
 
-// Bytes at the start of `text`, where no character starts, that one U+FFFD stands for: as far as
-// they could have become a character, at least one. Rust and the Unicode standard replace the same
-// ones.
+// Length of the invalid prefix of `text` that one U+FFFD replaces: the longest prefix that
+// could have become a character, at least one byte. Same rule as in Rust and the Unicode
+// standard.
 size_t bad_utf8_length(std::string_view text);
 
-// The text with U+FFFD for what is not UTF-8.
+// The text, with U+FFFD in place of invalid UTF-8.
 std::string valid_utf8(std::string_view text);
 
 // The character at `at` of valid UTF-8; `at` moves behind it.

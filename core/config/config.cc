@@ -53,7 +53,7 @@ std::string number_text(double x, bool integer) {
 
 std::string range_text(const Range& r, bool integer) {
   const std::string low = number_text(r.min, integer), high = number_text(r.max, integer);
-  constexpr double kSanity = 1 << 20;  // bounds from here on only keep products from overflowing
+  constexpr double kSanity = 1 << 20;  // larger bounds only prevent overflow of products
   if (std::isfinite(r.min) && r.max < kSanity) {
     if (!r.open_min && !r.open_max) return fmt::format("from {} to {}", low, high);
     return fmt::format("{} {} and {} {}", r.open_min ? "above" : "at least", low,

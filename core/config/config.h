@@ -27,7 +27,7 @@
 // resolved config and --explain all walk that list; the reader refuses any key that is not on it.
 namespace weft {
 
-// What a number may be. Integers and floats alike; never infinite, never NaN.
+// Allowed values of a number, integer or float; never infinite, never NaN.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -48,8 +48,8 @@ struct DataSource {
   bool operator==(const DataSource&) const = default;
 };
 
-// Keys of a table whose meaning is known only to whoever reads them later (a mixer reads the
-// options that stand in its letter's table). Copyable; remembers where each key was written.
+// Keys of a table that are interpreted later (a mixer reads the options in its letter's table).
+// Copyable; stores where each key was written.
 class OptionTable {
  public:
   OptionTable() = default;
@@ -73,7 +73,7 @@ using FieldRef = std::variant<bool*, int*, int64_t*, double*, std::string*, std:
 
 struct FieldRule {
   Range range;
-  std::vector<std::string> choices;  // of a string; empty: any
+  std::vector<std::string> choices;  // of a string; empty: any value
 };
 
 class FieldVisitor {
@@ -110,7 +110,7 @@ class FieldVisitor {
     leave_table();
   }
 
-  // Every key of this table that was not listed before; call it last.
+  // All keys of this table that were not listed before; call it last.
   virtual void rest(OptionTable& options, std::string_view doc) = 0;
 
  protected:
@@ -118,17 +118,17 @@ class FieldVisitor {
                            const FieldRule& rule) = 0;
   virtual void enter_table(std::string_view key, std::string_view doc) = 0;
   virtual void leave_table() = 0;
-  virtual std::string visit_letters(const std::string& present) = 0;  // those to visit
+  virtual std::string visit_letters(const std::string& present) = 0;  // the letters to visit
 };
 
 using FieldList = std::function<void(FieldVisitor&)>;
 
-// Reads a tree into what `list` walks. Unknown keys, wrong types and values outside their rule
+// Reads a tree into the fields of `list`. Unknown keys, wrong types and values outside their rule
 // throw ConfigError: "file:line:column: what, the rule, the nearest thing that works". Returns
 // where each key that was present was written, by its full name.
 std::map<std::string, Place> read_fields(const ConfigNode& root, const FieldList& list);
 
-// The same for a mixer's options; `owner` names the mixer in messages.
+// Reads a mixer's options like read_fields; `owner` names the mixer in messages.
 void read_option_fields(const OptionTable& table, std::string_view owner, const FieldList& list);
 
 template <class T>
@@ -138,12 +138,12 @@ T read_options(const OptionTable& table, std::string_view owner) {
   return options;
 }
 
-// What the fields hold now, as TOML that reads back the same.
+// The current values of the fields as TOML that reads back the same.
 ConfigNode write_fields(const FieldList& list);
 
 // One line of --explain and of `weft info --mixers NAME`.
 struct FieldInfo {
-  std::string name;           // with its tables: "model.moe.experts"
+  std::string name;           // full name: "model.moe.experts"
   std::string type;           // "integer", "number", "string", ...
   std::string default_value;  // as TOML
   std::string rule;           // "at least 1", "one of "a", "b""; empty: anything of that type

@@ -16,7 +16,7 @@ std::string joined(const std::string& path, std::string_view key) {
   return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
 }
 
-// A message stays readable whatever the file holds.
+// Keeps messages short for any content of the file.
 std::string shortened(const std::string& text) {
   return text.size() <= 100 ? text : text.substr(0, 97) + "...";
 }
@@ -26,7 +26,7 @@ std::string toml_text(const T& value) {
   return print_toml_value({value, {}, {}});
 }
 
-// One value on its way from the tree into a field.
+// Converts one value of the tree into a field.
 struct Taking {
   const ConfigNode& node;
   std::string name;
@@ -58,7 +58,7 @@ struct Taking {
     if (too_large(wide)) refuse("is too large", text(r.open_max ? r.max - 1 : r.max));
   }
 
-  // No number is nearest to an end that is refused itself: then the default, where that works.
+  // An open end has no nearest number: suggests the default instead, if that is in range.
   void check_range(double x, double standard) const {
     const bool small = too_small(x);
     if (!std::isfinite(x)) refuse("is not a finite number");
@@ -202,7 +202,7 @@ class Reader final : public FieldVisitor {
 
  private:
   struct Frame {
-    const ConfigNode* node;  // null where the file has no such table
+    const ConfigNode* node;  // null if the file has no such table
     std::string path;
     std::vector<std::string> known;
     bool knows(const std::string& key) const {
@@ -215,7 +215,7 @@ class Reader final : public FieldVisitor {
     std::vector<std::string> siblings;
   };
 
-  // Remembers the key as known; returns what the file says about it.
+  // Marks the key as known; returns its entry in the file.
   const ConfigEntry* seek(std::string_view key) {
     Frame& frame = stack_.back();
     frame.known.emplace_back(key);
@@ -238,7 +238,7 @@ class Reader final : public FieldVisitor {
   void enter_table(std::string_view key, std::string_view) override {
     const ConfigEntry* entry = seek(key);
     if (entry && !entry->node.is_table()) {
-      throw ConfigError("{}: {} is {}; it must be a table, written as a line [{}] and keys below",
+      throw ConfigError("{}: {} is {}; it must be a table: a line [{}] with keys below it",
                         entry->place.text(), all_.back(), kind_of(entry->node), all_.back());
     }
     stack_.push_back({entry ? &entry->node : nullptr, all_.back(), {}});

@@ -16,10 +16,10 @@
 namespace weft {
 namespace {
 
-// A config is written by a person; anything larger is the wrong file.
+// Configs are written by hand; anything larger is the wrong file.
 constexpr int64_t kMaxFileBytes = 1 << 20;
-// The TOML library nests one table per dot of a key and recurses over them, so that a line of a
-// hundred thousand dots would end the program on its stack. Two thousand are safe.
+// The TOML library recurses once per dot of a key: a line of a hundred thousand dots would overflow
+// the stack. Two thousand are safe.
 constexpr int64_t kMaxDotsPerLine = 2000;
 constexpr char kCommandLine[] = "command line";
 
@@ -57,7 +57,7 @@ ConfigNode convert(const toml::node& node, const std::string& file) {
   } else if (const auto* s = node.as_string()) {
     out.value = s->get();
   } else {
-    throw ConfigError("{}: dates and times mean nothing here; put the text in quotes",
+    throw ConfigError("{}: dates and times are not supported; put the text in quotes",
                       out.place.text());
   }
   return out;
@@ -173,7 +173,7 @@ ConfigNode parse_toml_file(const std::string& path) {
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
   if (error) throw_unreadable(path);
   if (bytes > kMaxFileBytes) {
-    throw ConfigError("{}: {} bytes is no config file; at most {} are read", path, bytes,
+    throw ConfigError("{}: {} bytes are too many for a config file; at most {}", path, bytes,
                       kMaxFileBytes);
   }
   std::ifstream in(path, std::ios::binary);

@@ -8,15 +8,15 @@
 
 namespace weft {
 
-// Where a value was written: a file's line and column, or the command line.
+// Origin of a value: line and column of a file, or the command line.
 struct Place {
   std::string file;  // "command line" for overrides; empty for values made by the program
-  int64_t line = 0;  // from 1; 0 where lines mean nothing
+  int64_t line = 0;  // from 1; 0: no line
   int64_t column = 0;
   std::string text() const;  // "tiny.toml:12:9"
 };
 
-// A config file as a plain tree, so that nothing outside config_tree.cc knows the TOML library.
+// A config file as a plain tree, so that only config_tree.cc depends on the TOML library.
 struct ConfigEntry;
 struct ConfigNode {
   using List = std::vector<ConfigNode>;
@@ -42,7 +42,7 @@ struct ConfigEntry {
 ConfigNode parse_toml(std::string_view text, const std::string& file);
 ConfigNode parse_toml_file(const std::string& path);
 
-// Puts "table.key=value" into the tree. The value is TOML; anything that is not is taken as a
+// Puts "table.key=value" into the tree. The value is TOML; text that is not valid TOML becomes a
 // string.
 void apply_override(ConfigNode& root, std::string_view text);
 

@@ -15,10 +15,10 @@ void fields(FieldVisitor& f, LayerConfig& c) {
   f("mixer", c.mixer, "the token mixer: any name of `weft info --mixers`");
   f.choice("ffn", c.ffn, {"moe", "dense", "none"}, "the feed-forward after the mixer");
   f("residual", c.residual,
-    "factors of the stream and of the mixer's output where the two are added");
-  f("ffn_residual", c.ffn_residual, "the same for the feed-forward");
+    "factors of the residual stream and of the mixer's output in their sum");
+  f("ffn_residual", c.ffn_residual, "likewise for the feed-forward's output");
   f("residual_norm", c.residual_norm,
-    "what goes past mixer and feed-forward is the normed stream, not the stream itself");
+    "the residual connection carries the normed stream, not the stream itself");
   f.rest(c.options, "options of the mixer: `weft info --mixers NAME` lists them");
 }
 
@@ -43,8 +43,8 @@ void fields(FieldVisitor& f, MoeConfig& c) {
   f("aux_loss", c.aux_loss, "weight of the load-balance loss; it equals this at perfect balance",
     at_least(0));
   f.choice("aux_scope", c.aux_scope, {"micro_batch", "sequence", "global_batch"},
-           "tokens whose loads the balance loss sees: a micro-batch, each sequence on its own, or "
-           "all of the step before");
+           "tokens over which the balance loss counts loads: a micro-batch, each sequence, or "
+           "the whole previous step");
   f("z_loss", c.z_loss, "weight of the squared log-sum-exp of the router's logits", at_least(0));
   f("capacity", c.capacity,
     "rows an expert takes, over the mean; the others are dropped; 0: dropless", at_least(0));
@@ -52,7 +52,7 @@ void fields(FieldVisitor& f, MoeConfig& c) {
            "with a capacity, keep the first pairs or the heaviest");
   f("shared_gate", c.shared_gate, "scale the shared experts by a sigmoid of the token");
   f("route_scale", c.route_scale, "factor on the weights of sigmoid_bias", above(0));
-  f("bias_rate", c.bias_rate, "what sigmoid_bias adds to or takes from a bias after each step",
+  f("bias_rate", c.bias_rate, "amount by which sigmoid_bias changes a bias after each step",
     at_least(0));
   f("n_group", c.n_group, "equal groups of experts for group-limited routing; 1: off",
     between(1, 64));
@@ -73,9 +73,8 @@ void fields(FieldVisitor& f, ModelConfig& c) {
     "one letter per layer, repeated to fill `layers`; letters are defined in [model.layer.X]");
   f("tie_embeddings", c.tie_embeddings, "output head and embedding share one matrix");
   f("norm_eps", c.norm_eps, "epsilon of the norms", above(0));
-  f("norm_offset", c.norm_offset,
-    "weights of the norms of blocks count from one: they scale by 1 + weight");
-  f("embed_scale", c.embed_scale, "factor on what the embedding gives", above(0));
+  f("norm_offset", c.norm_offset, "norms of blocks scale by 1 + weight instead of weight");
+  f("embed_scale", c.embed_scale, "factor on the output of the embedding", above(0));
   f("logit_scale", c.logit_scale, "factor on the logits", above(0));
   f.letters("layer", c.letters, "what a letter of the pattern stands for");
   f.table("dense", c.dense, "dense feed-forwards");
@@ -84,20 +83,20 @@ void fields(FieldVisitor& f, ModelConfig& c) {
 
 void fields(FieldVisitor& f, DataConfig& c) {
   f("train", c.train, "prefixes or files of .bin/.idx datasets; [weight, file] pairs blend");
-  f("valid", c.valid, "the same, for validation");
+  f("valid", c.valid, "validation data, written like data.train");
   f("tokenizer", c.tokenizer,
-    "tokenizer.json the data was made with; empty: the one beside the first training set, else "
+    "tokenizer.json of the data; empty: the one in the folder of the first training set, else "
     "bytes");
   f("end_of_document", c.end_of_document,
     "the tokenizer's token that ends a document; empty: the usual one");
-  f("pack", c.pack, "pack documents; state and attention are reset at their borders");
+  f("pack", c.pack, "pack documents; state and attention are reset at document borders");
   f("eval_every", c.eval_every,
-    "steps between validations; 0: never. Not set, with validation data: run.checkpoint_every, "
+    "steps between validations; 0: never. Default with validation data: run.checkpoint_every, "
     "else at the end",
     at_least(0));
   f("eval_batches", c.eval_batches, "micro-batches of one validation", at_least(1));
   f("split", c.split,
-    "share of the training documents, from the end, kept for validation when "
+    "share of the training documents, taken from the end, used for validation when "
     "data.valid is empty",
     from_below(0, 1));
 }
@@ -109,50 +108,49 @@ void fields(FieldVisitor& f, TrainConfig& c) {
     between(1, 1 << 28));
   f("micro_batch", c.micro_batch, "sequences computed at once on one rank", between(1, 1 << 28));
   f.choice("precision", c.precision, {"bf16", "f32"},
-           "of activations and weights in products; master weights are always f32");
-  f("seed", c.seed, "of weights and of the order of the data", at_least(0));
+           "type of activations and weights in matrix products; master weights are always f32");
+  f("seed", c.seed, "seed of the initial weights and of the data order", at_least(0));
   f.choice("recompute", c.recompute, {"none", "selective", "full"},
-           "activations computed again in backward instead of kept");
-  f.choice(
-      "chunk_states", c.chunk_states, {"keep", "recompute"},
-      "keep: forward keeps the states between chunks, and what else chunks found out, for "
-      "backward; recompute: backward forms them again, with less memory and more time; the same "
-      "numbers (mamba, s4: always again)");
+           "activations that backward recomputes instead of keeping them");
+  f.choice("chunk_states", c.chunk_states, {"keep", "recompute"},
+           "keep: save inter-chunk states and inverses for backward; recompute: backward "
+           "computes them again, with less memory and more time. Results are bit-identical "
+           "(mamba, s4: always recompute)");
   f("log_every", c.log_every, "steps between printed lines (metrics.jsonl has every step)",
     at_least(1));
-  f("threads", c.threads, "of one rank; 0: every core the process may use", between(0, 4096));
+  f("threads", c.threads, "threads per rank; 0: every core the process may use", between(0, 4096));
 }
 
 void fields(FieldVisitor& f, OptimizerConfig& c) {
-  f("lr", c.lr, "peak, reached after warmup", at_least(0));
-  f("min_lr", c.min_lr, "floor of the schedule", at_least(0));
+  f("lr", c.lr, "peak learning rate, reached after warmup", at_least(0));
+  f("min_lr", c.min_lr, "lowest learning rate of the schedule", at_least(0));
   f.choice("schedule", c.schedule, {"cosine", "wsd", "constant"},
-           "of the learning rate after warmup");
-  f("warmup", c.warmup, "steps, linear from zero", at_least(0));
+           "shape of the learning rate after warmup");
+  f("warmup", c.warmup, "steps of linear warmup from zero", at_least(0));
   f("decay", c.decay, "wsd: share of the steps, at the end, spent decaying", between(0, 1));
-  f("weight_decay", c.weight_decay, "AdamW's; not applied to norms and biases", at_least(0));
-  f("betas", c.betas, "AdamW's, of the first and the second moment", from_below(0, 1));
-  f("eps", c.eps, "AdamW's", above(0));
+  f("weight_decay", c.weight_decay, "AdamW's decay; not applied to norms and biases", at_least(0));
+  f("betas", c.betas, "decay rates of AdamW's first and second moments", from_below(0, 1));
+  f("eps", c.eps, "epsilon of AdamW", above(0));
   f("clip", c.clip, "largest global gradient norm, over every rank; 0: off", at_least(0));
 }
 
 void fields(FieldVisitor& f, ParallelConfig& c) {
   const Range degree = between(1, 1 << 20);
   f("tensor", c.tensor,
-    "ranks that share each matrix: heads, channels and the vocabulary are cut over them", degree);
+    "ranks that share each matrix: heads, channels and the vocabulary are split over them", degree);
   f("pipe", c.pipe, "pipeline stages", degree);
   f("sequence", c.sequence, "ranks that share each sequence", degree);
   f.choice(
       "sequence_exchange", c.sequence_exchange, {"gather", "scan"},
-      "how states cross sequence ranks: \"gather\" tells all ranks every span's summary at once "
+      "how states cross sequence ranks: \"gather\" sends every span's summary to all ranks at once "
       "(LASP-2), \"scan\" sends the running state from rank to rank: 1 / (sequence - 1) of the "
-      "bytes, one hop after the other; the bits are the same");
-  f("expert", c.expert, "ranks that share the experts, over tensor x sequence x data ranks",
+      "bytes, but hops in series; results are bit-identical");
+  f("expert", c.expert, "ranks that share the experts; must divide tensor x sequence x data",
     degree);
   f("expert_tensor", c.expert_tensor, "ranks that share each expert's matrices", degree);
   f("deduplicate", c.deduplicate,
-    "true: a token crosses to a rank once, however many of its experts live there; false: once "
-    "for each of them, and where they live changes no bit of a forward pass");
+    "true: send a token once to each rank that holds any of its experts; false: send it once per "
+    "expert, which makes forward bit-identical for every placement of experts");
   f.choice("schedule", c.schedule, {"gpipe", "1f1b", "interleaved", "zero_bubble"},
            "order of micro-batches in the pipeline");
   f("virtual_stages", c.virtual_stages, "stages a rank holds (interleaved)", degree);
@@ -161,11 +159,9 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
     "possible");
   f("zero", c.zero, "1: optimizer states sharded over data ranks; 0: replicated", between(0, 1));
   f("overlap", c.overlap,
-    "sums of gradients travel while the step's last backward goes on and new weights while the "
-    "next forward does "
-    "(zero = 1), rows to experts, tensor ranks' sums and states of sequence ranks while something "
-    "is left to compute; "
-    "the bits are the same");
+    "overlap gradient reduction with the last backward and weight gathering with the next forward "
+    "(zero = 1), and expert, tensor and sequence exchanges with computation; results are "
+    "bit-identical");
 }
 
 void fields(FieldVisitor& f, RunConfig& c) {
@@ -174,31 +170,31 @@ void fields(FieldVisitor& f, RunConfig& c) {
     at_least(0));
   f("keep", c.keep, "checkpoints kept, the newest ones", at_least(1));
   f("background_save", c.background_save,
-    "write checkpoints while training goes on, from a copy of weights and moments in memory");
-  f.choice("device", c.device, {"auto", "cpu", "cuda"}, "where to compute");
+    "write checkpoints while training continues, from a copy of weights and moments in memory");
+  f.choice("device", c.device, {"auto", "cpu", "cuda"}, "device to compute on");
   f("init", c.init, "checkpoint whose weights to start from, with a fresh optimizer");
-  f.choice("resume", c.resume, {"auto", "never"}, "go on from the newest checkpoint in run.dir");
+  f.choice("resume", c.resume, {"auto", "never"},
+           "auto: continue from the newest checkpoint in run.dir");
   f("routing_trace", c.routing_trace,
-    "\"write:FILE\" keeps every choice of experts, \"replay:FILE\" makes the same ones again");
+    "\"write:FILE\" records the chosen experts of every token, \"replay:FILE\" repeats them");
   f("check_collectives", c.check_collectives,
-    "debugging: ranks compare what they call before each collective, and stop naming both");
+    "debugging: ranks compare their calls before each collective; a mismatch ends the job and "
+    "names both");
   f("trace", c.trace,
-    "\"3-5\": all ranks note what they do in steps 3 to 5, calls to each other, layers, updates, "
-    "and "
-    "run.dir/trace.json shows it (ui.perfetto.dev, chrome://tracing); empty: none");
+    "\"3-5\": record a timeline of steps 3 to 5 on all ranks (calls, layers, updates) in "
+    "run.dir/trace.json, for ui.perfetto.dev or chrome://tracing; empty: none");
   f("slow_seconds", c.slow_seconds,
-    "a rank that waits longer for others says which ones, and where they are; 0: never",
+    "warn when a rank waits longer for others: names them and their position; 0: never",
     at_least(0));
   f("watchdog_seconds", c.watchdog_seconds,
-    "a rank that waits longer for others, while none of those gets on, ends the job with exit code "
-    "3; 0: never",
+    "abort (exit code 3) after this many seconds without progress on any awaited rank; 0: never",
     at_least(0));
 }
 
 void fields(FieldVisitor& f, Config& c) {
   f.table("model", c.model, "the network");
-  f.table("data", c.data, "what it reads");
-  f.table("train", c.train, "the run's size");
+  f.table("data", c.data, "datasets");
+  f.table("train", c.train, "steps, batches and precision");
   f.table("optimizer", c.optimizer, "AdamW and the learning rate");
   f.table("parallel", c.parallel, "data = ranks / (tensor * pipe * sequence)");
   f.table("run", c.run, "files and device");

@@ -8,7 +8,7 @@
 
 #include "core/config/config.h"
 
-// Everything a config file can say. Each struct validates itself; rules between structs are in
+// All keys of a config file. Each struct validates itself; rules between structs are in
 // validate(const Config&). Defaults are those of the documentation: weft train --explain all.
 namespace weft {
 
@@ -32,9 +32,9 @@ struct MoeConfig {
   int64_t active = 8;
   int64_t ffn = 896;
   int64_t shared = 0;      // shared experts: one SwiGLU of width shared * ffn for every token
-  int64_t shared_ffn = 0;  // its width where it is no multiple of ffn; 0: shared * ffn
+  int64_t shared_ffn = 0;  // its width if not a multiple of ffn; 0: shared * ffn
   std::string router = "softmax";
-  bool renormalize = false;  // read from a file, sigmoid_bias has true where the file is silent
+  bool renormalize = false;  // when read from a file, the default with sigmoid_bias is true
   double aux_loss = 0.01;
   std::string aux_scope = "micro_batch";
   double z_loss = 0.0;
@@ -137,7 +137,7 @@ struct Config {
   ParallelConfig parallel;
   RunConfig run;
 
-  // Where each key that was set was written, by full name ("train.steps"); others have defaults.
+  // Origin of each key that was set, by full name ("train.steps"); others have defaults.
   std::map<std::string, Place> places;
   std::string where(const std::string& key) const;  // "tiny.toml:12:1", "command line", "default"
 };
@@ -158,7 +158,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
 Config config_from_text(std::string_view toml, const std::string& file,
                         const std::vector<std::string>& overrides = {});
 
-// Rules that involve more than one key. Called by load_config; call it on configs made in code.
+// Rules across keys. Called by load_config; configs made in code need an explicit call.
 void validate(const Config& config);
 
 std::string resolved(const Config& config);  // the whole config as TOML; reads back the same
@@ -170,8 +170,8 @@ std::string explain(const std::string& key);
 std::string layer_letter_of(const ModelConfig& model, int64_t layer);
 const LayerConfig& layer_config_of(const ModelConfig& model, int64_t layer);
 
-// parallel.stage_layers as numbers, one per stage, in the order of layers; empty where the text is
-// empty, or not a list of positive numbers.
+// parallel.stage_layers as numbers, one per stage, in the order of layers; empty if the text is
+// empty or not a list of positive numbers.
 std::vector<int64_t> stage_sizes(const ParallelConfig& parallel);
 
 // Width of "dense" feed-forwards: model.dense.ffn, by default 8/3 of hidden rounded up to 64.

@@ -20,7 +20,7 @@ struct Keys {
 };
 
 // Refuses a combination: "file:line:column: key = value <what and the rule>; nearest: <...>". The
-// place is the key's or, where that one has its default, the one of the key it collides with.
+// place is that of the key or, if it has its default, that of the conflicting key.
 template <class T, class... Args>
 [[noreturn]] void refuse(const Config& config, const Keys& keys, const T& value,
                          fmt::format_string<Args...> why, Args&&... args) {
@@ -47,7 +47,7 @@ void check_pattern(const Config& config) {
   for (const char letter : m.pattern) {
     if (defined.contains(letter)) continue;
     if (!std::isalpha(static_cast<unsigned char>(letter))) {
-      refuse(config, {"model.pattern"}, pattern, "holds '{}'; only letters name layers", letter);
+      refuse(config, {"model.pattern"}, pattern, "contains '{}'; only letters name layers", letter);
     }
     const std::string tables = defined.empty()
                                    ? "no letter is defined"
@@ -65,18 +65,18 @@ bool uses_moe(const ModelConfig& m) {
   return false;
 }
 
-// Settings that would do nothing where they stand.
+// Refuses settings that would have no effect.
 void check_moe_extras(const Config& config) {
   const MoeConfig& moe = config.model.moe;
   if (moe.route_scale != 1.0 && moe.router != "sigmoid_bias") {
     refuse(config, {"model.moe.route_scale", "model.moe.router"}, moe.route_scale,
-           "scales the weights of model.moe.router = \"sigmoid_bias\" alone, not of \"{}\"; "
+           "applies only to model.moe.router = \"sigmoid_bias\", not \"{}\"; "
            "nearest: 1.0",
            moe.router);
   }
   if (moe.shared_ffn > 0 && moe.shared > 0) {
     refuse(config, {"model.moe.shared_ffn", "model.moe.shared"}, moe.shared_ffn,
-           "and model.moe.shared = {} both give the shared expert's width; nearest: "
+           "and model.moe.shared = {} both set the shared expert's width; nearest: "
            "model.moe.shared = 0",
            moe.shared);
   }
@@ -87,7 +87,7 @@ void check_moe_extras(const Config& config) {
   if (moe.drop_policy != "position" && moe.capacity == 0) {
     refuse(config, {"model.moe.drop_policy", "model.moe.capacity"},
            fmt::format("\"{}\"", moe.drop_policy),
-           "says which pairs a capacity drops, and model.moe.capacity = 0 drops none; nearest: "
+           "has no effect with model.moe.capacity = 0, which drops no pairs; nearest: "
            "model.moe.capacity = 1.25, or \"position\"");
   }
 }
@@ -164,7 +164,7 @@ void check_parallel(const Config& config) {
   }
 }
 
-// Layers that were placed by hand are all of them, on as many stages as there are.
+// parallel.stage_layers must list every stage and sum to all layers.
 void check_stage_layers(const Config& config) {
   const ParallelConfig& p = config.parallel;
   if (p.stage_layers.empty()) return;
@@ -177,8 +177,8 @@ void check_stage_layers(const Config& config) {
     even.push_back(layers * (s + 1) / stages - layers * s / stages);
   refuse(
       config, {"parallel.stage_layers", "model.layers"}, fmt::format("\"{}\"", p.stage_layers),
-      "must be the layers of {} stages (pipe {} x virtual_stages {}), one at least for each and {} "
-      "together (model.layers); nearest: \"{}\"",
+      "must list {} stages (pipe {} x virtual_stages {}), at least one layer each and {} in total "
+      "(model.layers); nearest: \"{}\"",
       stages, p.pipe, p.virtual_stages, layers, fmt::join(even, ","));
 }
 
@@ -189,7 +189,7 @@ void check_run(const Config& config) {
   }
   if (!parse_steps(run.trace)) {
     refuse(config, {"run.trace"}, fmt::format("\"{}\"", run.trace),
-           "is no range of steps, counted from 1; nearest: \"3\" or \"3-5\"");
+           "is not a step range (steps count from 1); nearest: \"3\" or \"3-5\"");
   }
   const std::string& trace = run.routing_trace;
   const size_t colon = trace.find(':');

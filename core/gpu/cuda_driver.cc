@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// The driver's error in words: "CUDA_ERROR_NO_DEVICE (100)".
+// The driver's name for an error: "CUDA_ERROR_NO_DEVICE (100)".
 std::string error_text(void* library, int code) {
   const auto name_of =
       reinterpret_cast<int (*)(int, const char**)>(dlsym(library, "cuGetErrorName"));
@@ -35,7 +35,7 @@ CudaDriver find_cuda_driver() {
   } else if (version(&found.version) != 0 || count(&found.devices) != 0 || found.devices == 0) {
     found.why_not = "the NVIDIA driver sees no GPU";
   }
-  return found;  // the library stays loaded: drivers do not like to be unloaded
+  return found;  // the library stays loaded: unloading a driver may crash
 }
 
 }  // namespace weft

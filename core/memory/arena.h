@@ -4,7 +4,7 @@
 
 namespace weft {
 
-// One block for the whole run: parameters, gradients, moments. Zeroed.
+// A zeroed block that lives for the whole run: parameters, gradients, moments.
 class Arena {
  public:
   Arena() = default;

@@ -8,22 +8,23 @@
 
 namespace weft {
 
-struct Queue;  // work that a device does in order, such as a CUDA stream; the CPU has none
+struct Queue;  // ordered work of a device, such as a CUDA stream; the CPU has none
 
-// Where pools and arenas get their memory. Addresses are reserved first and memory is put behind
-// them as it is needed, so that a pool grows in place.
+// Source of memory for pools and arenas. Addresses are reserved first and backed by memory on
+// demand, so that a pool grows in place.
 class Backing {
  public:
   virtual ~Backing() = default;
 
   virtual Device device() const { return {}; }
   virtual void* reserve(int64_t bytes) = 0;           // addresses alone
-  virtual void commit(void* at, int64_t bytes) = 0;   // zeroed memory; Error where there is none
+  virtual void commit(void* at, int64_t bytes) = 0;   // zeroed memory; Error if there is none
   virtual void release(void* at, int64_t bytes) = 0;  // a whole reservation
-  // Gives the memory of whole pages back; they read as zeros from then on. False: not possible.
+  // Gives the memory of whole pages back; they read as zeros from then on. False: not
+  // supported.
   virtual bool discard(void* at, int64_t bytes) = 0;
   virtual void zero(Queue* queue, void* at, int64_t bytes) = 0;
-  // Between this memory and the host's, or inside it.
+  // Copies between this memory and the host's, or within it.
   virtual void copy(Queue* queue, const void* from, void* to, int64_t bytes) = 0;
 
   // Host code touches the memory only between open() and close(). Calls nest.
@@ -43,8 +44,8 @@ class HostBacking : public Backing {
 };
 HostBacking& host_backing();
 
-// Addresses that never get memory: placement and the ledger are those of a real run, and any access
-// ends the process. For rehearsals.
+// Addresses without memory, for rehearsals: placement and ledger equal those of a real run, and any
+// access ends the process.
 class AddressBacking final : public HostBacking {
  public:
   void commit(void*, int64_t) override {}
@@ -53,8 +54,8 @@ class AddressBacking final : public HostBacking {
   void copy(Queue*, const void*, void*, int64_t) override {}
 };
 
-// Pages that cannot be touched unless they are open: finds host code that reads or writes tensors
-// outside kernels and host communicators.
+// Pages that are protected unless open: detects host code that reads or writes tensors outside
+// kernels and host communicators.
 class GuardedBacking final : public HostBacking {
  public:
   void commit(void* at, int64_t bytes) override;

@@ -6,12 +6,13 @@
 
 namespace weft {
 
-// Where and with what work runs: passed to everything that computes. There is no current device.
+// Device, threads and memory of a computation; passed to everything that
+// computes.
 struct Exec {
-  ThreadPool& threads;  // of CPU kernels
-  Pool& pool;           // of tensors; work runs on its device
+  ThreadPool& threads;  // for CPU kernels
+  Pool& pool;           // for tensors; work runs on its device
   Isa isa = chosen_isa();
-  Queue* queue = nullptr;     // of work on the device; the CPU has none
+  Queue* queue = nullptr;     // work on the device; the CPU has none
   Pool* host_pool = nullptr;  // null: `pool` is the host's
 
   Device device() const { return pool.device(); }
@@ -30,7 +31,7 @@ struct Exec {
   Tensor host(Shape shape, DType dtype, Label label = Label::kActivations) const {
     return Tensor::empty(host_pool == nullptr ? pool : *host_pool, shape, dtype, label);
   }
-  // The bytes of a contiguous view, from or to the device or inside it.
+  // Copies a contiguous view from, to or within the device.
   void copy(ConstView from, View to) const {
     WEFT_CHECK(from.dtype == to.dtype && from.shape.elements() == to.shape.elements() &&
                    from.contiguous() && to.contiguous(),

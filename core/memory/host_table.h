@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// Numbers that the host knows and kernels read: document offsets, positions, row counts, fixed
-// decays. Copies share them; they do not change.
+// Numbers known on the host and read by kernels: document offsets, positions, row counts, fixed
+// decays. Immutable; copies share the storage.
 template <class T>
 class HostTable {
  public:
@@ -27,7 +27,7 @@ class HostTable {
   const T& front() const { return state_->values.front(); }
   const T& back() const { return state_->values.back(); }
 
-  // The numbers where kernels of `exec` read them: in the host's memory, or uploaded there once.
+  // A view for kernels of `exec`: host memory, or device memory after a single upload.
   ConstView view(Exec& exec) const {
     const auto count = static_cast<int64_t>(size());
     const ConstView here{state_->values.data(), Shape{count}, count, dtype_of<T>(), {}};

@@ -8,15 +8,15 @@
 
 namespace weft {
 
-// What bytes are for. Every byte a training step touches belongs to exactly one label, so that the
-// memory plan, the step line and the measured peak speak of the same things.
+// Purpose of bytes. Every byte that a training step touches has exactly one label, so that the
+// memory plan, the step line and the measured peak use the same categories.
 enum class Label : uint8_t {
   kParameters,   // weights in compute precision
   kMaster,       // f32 master weights, where the compute precision is lower
   kGradients,    // f32
   kMoments,      // Adam's m and v
   kPacked,       // weights rearranged for the matrix kernels
-  kActivations,  // kept from forward to backward, and what flows between layers
+  kActivations,  // saved for backward, and passed between layers
   kScratch,      // inside one kernel call
   kData,         // batches
   kCount,
@@ -33,7 +33,7 @@ class Ledger {
   void add(Label label, int64_t bytes);  // negative when freed
   Entry of(Label label) const;
   Entry total() const;
-  void restart_peaks();  // peaks start again from what is live
+  void restart_peaks();  // sets peaks to the live bytes
 
  private:
   mutable std::mutex mutex_;

@@ -6,8 +6,8 @@
 
 namespace weft {
 
-// Ranges inside arenas whose content nobody needs any more: the system takes their pages back, the
-// addresses stay (and read as zeros). Counted with the ledger as long as this object lives.
+// Ranges of arenas whose content is not needed any more: their pages are returned to the system,
+// the addresses stay valid (and read as zeros). The ledger counts them while this object exists.
 class ReleasedPages {
  public:
   ReleasedPages(Ledger& ledger, Label label, Backing& backing)

@@ -22,13 +22,13 @@ int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit
 }  // namespace
 
 // Free blocks are found by (size, address), merged with their neighbours by address. Memory grows
-// at the end of one long segment of addresses, so that what is free before the end is used first
-// and no block is too large for the rest of a segment; a second segment begins only where the first
-// is full.
+// at the end of one long segment of addresses, so that free blocks are used before it grows and no
+// block is too large for the rest of a segment; a second segment begins only when the first is
+// full.
 struct Pool::Impl {
   struct Segment {
     char* at;
-    int64_t addresses, used;  // used: bytes from the start that are memory
+    int64_t addresses, used;  // used: bytes from the start that are backed by memory
   };
   explicit Impl(Backing& backing) : backing(backing) {}
 

@@ -8,10 +8,10 @@
 
 namespace weft {
 
-// Memory that is handed out and taken back all the time: best fit over memory that grows at its
-// end, neighbours merged when freed, so that a step runs in the memory of the step before and page
-// faults stop after the first one. Blocks are aligned to 64 bytes. Thread-safe. Must outlive what
-// it handed out.
+// Allocator for tensors: best fit over memory that grows at its end, with neighbours merged
+// when freed. A step reuses the memory of the step before, so page faults stop after the
+// first step. Blocks are aligned to 64 bytes. Thread-safe. Must outlive the blocks it
+// returned.
 class Pool {
  public:
   explicit Pool(Ledger& ledger, Backing& backing = host_backing());

@@ -12,9 +12,9 @@ namespace weft {
 
 struct Exec;
 
-// What forward keeps for backward: typed frames, one stack per micro-batch in flight. Backward pops
-// in the reverse order of forward's pushes; a frame of another type than expected is a bug and says
-// so.
+// Values that forward saves for backward: typed frames, one stack per micro-batch in flight.
+// Backward pops in the reverse order of forward's pushes; popping a frame of another type is an
+// error.
 class SavedStack {
  public:
   template <class T>
@@ -39,9 +39,9 @@ class SavedStack {
     return holder->value;
   }
 
-  // What only gradients of weights need: done at once, or put on a list in that order where the
-  // stack has one, for a schedule to run when it would wait (zero bubble). What the work captures
-  // must not change after.
+  // Work that computes weight gradients only: run at once, or appended to a list if the stack has
+  // one, which the schedule runs when it would wait (zero bubble). Captured values must not change
+  // afterwards.
   using Later = std::vector<std::function<void(Exec&)>>;
   template <class Work>
   void weight_work(Exec& exec, Work&& work) {
@@ -53,19 +53,19 @@ class SavedStack {
       work(exec);
   }
   void put_off_to(Later* later) { later_ = later; }
-  // Between hold() and run_held() weight work waits, so that there is something to do while a
-  // transfer is under way. Pairs may be nested: an inner run_held does all that waits.
+  // Between hold() and run_held() weight work is deferred, so that it can overlap a transfer. Pairs
+  // may be nested: an inner run_held() runs all deferred work.
   void hold() { ++holds_; }
   void run_held(Exec& exec) {
     --holds_;
     for (const auto& work : std::exchange(held_, {})) work(exec);
   }
-  // Puts the frames of another stack on top.
+  // Pushes the frames of another stack.
   void append(SavedStack&& other) {
     for (auto& frame : other.frames_) frames_.push_back(std::move(frame));
     other.frames_.clear();
   }
-  // An empty stack that puts off what this one does.
+  // An empty stack that defers work as this one does.
   SavedStack inner() const {
     SavedStack stack;
     stack.later_ = later_;

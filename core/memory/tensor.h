@@ -9,9 +9,9 @@
 
 namespace weft {
 
-// What kernels and collectives see: bytes, extents, meaning, place. Owns nothing. Rows (the last
-// dim) are contiguous; `row_stride`, in elements, lets a view be a column block of a wider matrix
-// (fused projections).
+// The argument of kernels and collectives: bytes, shape, dtype, device. Owns nothing. Rows (the
+// last dim) are contiguous; `row_stride`, in elements, lets a view be a column block of a wider
+// matrix (fused projections).
 template <class Byte>
 struct BasicView {
   Byte* data = nullptr;
@@ -58,7 +58,7 @@ struct BasicView {
 using View = BasicView<void>;
 using ConstView = BasicView<const void>;
 
-// Owns its bytes together with its copies (a copy shares, it does not duplicate); contiguous.
+// Owns its bytes jointly with its copies (a copy shares, it does not duplicate); contiguous.
 class Tensor {
  public:
   Tensor() = default;
@@ -66,7 +66,7 @@ class Tensor {
   static Tensor empty(Pool& pool, Shape shape, DType dtype, Label label = Label::kActivations);
   static Tensor zeros(Pool& pool, Shape shape, DType dtype, Label label = Label::kActivations,
                       Queue* queue = nullptr);
-  // Memory that its owner keeps alive.
+  // Wraps memory that the caller keeps alive.
   static Tensor borrow(void* data, Shape shape, DType dtype, Device device = {});
 
   bool defined() const { return data_ != nullptr; }
@@ -76,7 +76,7 @@ class Tensor {
   int64_t elements() const { return shape_.elements(); }
   int64_t bytes() const { return elements() * size_of(dtype_); }
 
-  // Const-ness is that of the handle: kernels take what they read as ConstView.
+  // Const if the handle is const: kernels take their inputs as ConstView.
   View view() const { return {data_, shape_, width(), dtype_, device_}; }
   operator View() const { return view(); }
   operator ConstView() const { return view(); }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 std::string number(double x) { return std::isfinite(x) ? fmt::format("{}", x) : "null"; }
 
-// The shortest text that reads back as the same bits, filled up to nine significant digits.
+// The shortest text that reads back as the same bits, padded to nine significant digits.
 std::string loss_number(double x) {
   if (!std::isfinite(x)) return "null";
   std::string text = number(x);
@@ -87,7 +87,7 @@ std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
   return tags;
 }
 
-// "1.5,2" of {1.5, 2}.
+// {1.5, 2} becomes "1.5,2".
 template <class T>
 std::string listed(const std::vector<T>& values) {
   std::string out;
@@ -97,7 +97,7 @@ std::string listed(const std::vector<T>& values) {
   return out;
 }
 
-// "[1.5,2],[3]" of {{1.5, 2}, {3}}.
+// {{1.5, 2}, {3}} becomes "[1.5,2],[3]".
 template <class T>
 std::string listed(const std::vector<std::vector<T>>& lists) {
   std::string out;
@@ -105,7 +105,7 @@ std::string listed(const std::vector<std::vector<T>>& lists) {
   return out;
 }
 
-// "\"data\":7" of {{"data", 7}}.
+// {{"data", 7}} becomes "\"data\":7".
 std::string listed(const std::map<std::string, int64_t>& by_name) {
   std::string out;
   for (const auto& [name, value] : by_name) {

@@ -23,7 +23,7 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return table;
 }
 
-// Little-endian, whatever the machine is.
+// Little-endian on every machine.
 template <class T>
 void append_bytes(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(value >> (8 * i));

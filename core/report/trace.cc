@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-// Digits and nothing else; -1 for anything else.
+// The number, or -1 if the text is anything but digits.
 int64_t whole_number(std::string_view text) {
   int64_t value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -71,7 +71,7 @@ std::string trace_events(const Trace& trace, int rank, const std::string& title)
                          common, begin, end - begin, arguments(span));
       continue;
     }
-    // Flights overlap each other and what is computed: they have lines of their own.
+    // Flights overlap each other and computation, so they get their own lines.
     const std::string id = fmt::format("{},\"id\":\"{}.{}\"", common, rank, flights++);
     out += fmt::format(",\n{{{},\"ph\":\"b\",\"ts\":{:.3f},\"args\":{{{}}}}}", id, begin,
                        arguments(span));

@@ -17,29 +17,29 @@ struct StepRange {
 // "3", "3-5" or ""; nullopt for anything else.
 std::optional<StepRange> parse_steps(const std::string& text);
 
-// What one rank did and when, while asked to note it. Texts are literals, or outlive the trace.
-// Noting a span costs two looks at the clock and no more; switched off, not even those.
+// Timeline of one rank while recording is on. Texts are literals, or outlive the trace. A span
+// costs two reads of the clock, and nothing while recording is off.
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
   using Time = Clock::time_point;
   enum class Kind : uint8_t {
-    kWork,    // of this rank: "forward", with what it belongs to
-    kCall,    // to other ranks, as often as these are counted
-    kWait,    // for a call that was started before
-    kFlight,  // from the start of such a call until it was over; what is computed meanwhile is
+    kWork,    // this rank computes: "forward", with layer and micro-batch
+    kCall,    // a blocking call to other ranks
+    kWait,    // waiting for a call that was started before
+    kFlight,  // from the start of such a call to its end; overlapped work is
               // inside
   };
   struct Span {
     Kind kind = Kind::kWork;
     const char* name = "";
-    const char* axis = nullptr;                                   // of the ranks that are called
-    int64_t step = -1, layer = -1, micro_batch = -1, bytes = -1;  // -1: not said
+    const char* axis = nullptr;                                   // axis of the called ranks
+    int64_t step = -1, layer = -1, micro_batch = -1, bytes = -1;  // -1: not given
     Time begin, end;
   };
 
   bool on() const { return on_; }
-  // All ranks at once, behind a barrier: their clocks are compared by this moment.
+  // Called by all ranks right after a barrier: this moment aligns their clocks.
   void start() {
     on_ = true;
     origin_ = Clock::now();
@@ -59,7 +59,7 @@ class Trace {
   std::vector<Span> spans_;
 };
 
-// Notes its own life.
+// Records its own lifetime as a span.
 class TraceScope {
  public:
   TraceScope(Trace& trace, const char* name, int64_t layer = -1, int64_t micro_batch = -1)
@@ -84,8 +84,8 @@ class TraceScope {
   Trace::Span span_;
 };
 
-// The events of one rank as Chrome's trace viewer and Perfetto read them, separated by commas: a
-// process per rank, microseconds from its origin.
+// The events of one rank in the format of Chrome's trace viewer and Perfetto, separated by commas:
+// one process per rank, microseconds since its origin.
 std::string trace_events(const Trace& trace, int rank, const std::string& title);
 // A file of the events of all ranks.
 void write_trace(const std::string& path, const std::vector<std::string>& ranks);

@@ -9,8 +9,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A poke costs about a microsecond where nothing has come; in this time a fast network brings about
-// as much as the system buffers.
+// Polling costs about a microsecond if nothing has arrived; in this interval a fast network
+// delivers about as much as the system buffers.
 constexpr auto kPause = std::chrono::microseconds(100);
 
 struct Errands {
@@ -22,7 +22,7 @@ struct Errands {
   Clock::time_point next = {};
 };
 
-// Of the thread, not of a pool: what it started may be nobody else's to move (MPI).
+// Per thread: with MPI only the thread that started an operation may progress it.
 Errands& errands() {
   thread_local Errands mine;
   return mine;

@@ -2,13 +2,13 @@
 
 namespace weft {
 
-// Something that moves on only while it is called: messages under way. As long as an Errand lives,
-// the thread that made it calls it now and then between the tasks of loops that it runs
-// (core/threads/thread_pool.h). Made and unmade by the same thread.
+// A callback that progresses pending communication. While an Errand exists, the thread that created
+// it calls the callback between tasks of the loops that it runs (core/threads/thread_pool.h).
+// Created and destroyed by the same thread.
 class Errand {
  public:
   using Poke = void (*)();
-  explicit Errand(Poke poke);  // called once a round, however many errands have it
+  explicit Errand(Poke poke);  // called once per round, even if several errands share it
   ~Errand();
   Errand(const Errand&) = delete;
   Errand& operator=(const Errand&) = delete;
@@ -17,7 +17,7 @@ class Errand {
   Poke poke_;
 };
 
-// Calls those of this thread, unless that was just done: cheap enough for every task.
+// Calls the callbacks of this thread, at most once per interval: cheap enough for every task.
 void run_errands();
 
 }  // namespace weft

@@ -18,19 +18,19 @@
 namespace weft {
 namespace {
 
-// How long an idle worker looks for the next loop before it sleeps. Loops of one training step
-// follow each other within microseconds; a sleeping worker costs about 50 of them to wake.
+// Number of polls of an idle worker before it sleeps. Loops of one training step follow each other
+// within microseconds; a sleeping worker costs about 50 of them to wake.
 constexpr int kSpins = 4000;
 
 }  // namespace
 
 struct ThreadPool::Impl {
-  // One loop: whoever is inside takes the next index until none is left. Workers enter through
+  // One loop: every thread inside takes the next index until none is left. Workers enter through
   // `gate`: the number of the loop in the upper half, then a bit that says the loop is open, then
   // how many workers are inside. The caller closes the gate when no index is left and waits for
-  // those inside, so nobody touches the task of a loop that returned, and a worker that wakes up
-  // too late for a loop delays nobody. Fields below the gate are written only while it is closed
-  // and nobody is inside.
+  // those inside, so no thread touches the task of a loop that returned, and a worker that wakes up
+  // too late for a loop delays no other thread. Fields below the gate are written only while it is
+  // closed and no worker is inside.
   static constexpr uint64_t kLoop = uint64_t{1} << 32, kOpen = uint64_t{1} << 31;
   std::atomic<uint64_t> gate{0};
   std::atomic<int64_t> next{0};
@@ -45,7 +45,7 @@ struct ThreadPool::Impl {
   std::atomic<bool> stop{false};
   std::vector<std::thread> workers;
 
-  // Also when the constructor fails half-way because the system refuses one more thread.
+  // Also runs when the constructor fails half-way because the system refuses one more thread.
   ~Impl() {
     {
       const std::lock_guard lock(mutex);
@@ -142,7 +142,7 @@ int ThreadPool::size() const { return static_cast<int>(impl_->workers.size()) + 
 void ThreadPool::run_erased(int64_t count, Erased call, void* task) {
   if (count <= 0) return;
   Impl& impl = *impl_;
-  // Refused for every size, so that the mistake shows on one thread and with one task too.
+  // Checked for every size, so that one thread and one task reveal the mistake too.
   WEFT_CHECK(!impl.running, "a task started a loop on the pool that runs it");
   impl.running = true;
   impl.count = count;

@@ -6,11 +6,11 @@
 
 namespace weft {
 
-// A fixed crew of threads for data-parallel loops. The caller is one of them. Every thread has
+// A fixed set of threads for data-parallel loops. The caller is one of them. Every thread has
 // flush-to-zero and denormals-are-zero set: subnormal operands cost a factor of two in the gates.
 //
-// Results never depend on the number of threads: a task is a fixed piece of work, whoever runs it,
-// and sums over tasks are added up by the caller in task order.
+// Results never depend on the number of threads: a task is a fixed piece of work on any thread, and
+// the caller adds up sums over tasks in task order.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);  // including the caller; the caller's thread must use the pool
@@ -31,7 +31,7 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&task)));
   }
 
-  // The same, and tells which thread runs the task, 0 <= thread < size(): for scratch per thread.
+  // Also passes the index of the thread, 0 <= thread < size(), for scratch memory per thread.
   template <class Task>
   void run_on(int64_t count, Task&& task) {
     using Plain = std::remove_reference_t<Task>;

@@ -15,7 +15,7 @@
 namespace weft {
 namespace {
 
-// The one thing a signal handler may touch.
+// The only variable that the signal handler writes.
 volatile std::sig_atomic_t stop_signals = 0;
 
 void on_stop_signal(int signal) {
@@ -55,7 +55,7 @@ int report_failure(std::exception_ptr failure, const Station* station) {
     fmt::print(stderr, "weft: {}\n", e.what());
     return kExitUser;
   } catch (const std::bad_alloc&) {
-    say("out of memory; a smaller train.micro_batch, train.sequence or model.hidden needs less");
+    say("out of memory; reduce train.micro_batch, train.sequence or model.hidden");
   } catch (const std::exception& e) {
     say(e.what());
   } catch (...) {

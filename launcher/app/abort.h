@@ -5,15 +5,15 @@
 #include <string>
 #include <string_view>
 
-// How the program ends.
+// Exit codes, reports of failures, requests to stop.
 namespace weft {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitUser = 2;      // config, arguments, data
-inline constexpr int kExitFailed = 3;    // while running
-inline constexpr int kExitStopped = 75;  // on request, after saving; start again to go on
+inline constexpr int kExitFailed = 3;    // failure while running
+inline constexpr int kExitStopped = 75;  // saved and stopped on request; start again to continue
 
-// Where a rank was when something failed.
+// Place of a failure: a rank and its current work.
 struct Station {
   int rank = 0;
   std::string coordinates = {};  // "pipe 1, data 0, sequence 1, tensor 1"; empty on one rank
@@ -23,18 +23,19 @@ struct Station {
 // "rank 5 (pipe 1, data 0), forward of micro-batch 3, block 7:\n  what"
 std::string located(const Station& station, std::string_view what);
 
-// A mistake in a config meets all ranks alike, and mpirun ends them all when the first one exits:
-// the others wait for the first to tell it. A rank that fails alone, or that nobody ends (srun), or
-// whose first rank is slow, speaks when that time is over: the message is never lost, and the job
-// is refused within a second.
+// A config error occurs on all ranks, and mpirun kills all of them when one exits: ranks other than
+// 0 wait this long for rank 0 to print the message. A rank that fails alone, is not killed (srun)
+// or has a slow rank 0 prints its own message after the wait: it is never lost, and the job is
+// refused within a second.
 inline constexpr std::chrono::milliseconds kEverybodysMistake{700}, kOwnFailure{500};
 void let_first_rank_speak(std::chrono::milliseconds patience);
 
-// Says what failed on stderr and returns the exit code for it.
+// Prints the failure on stderr and returns the exit code for it.
 int report_failure(std::exception_ptr failure, const Station* station = nullptr);
 
-// SIGINT, SIGTERM and SIGUSR1 ask the run to save and stop at the border of a step. A second SIGINT
-// ends the program at once. One object at a time; its end restores what was there before.
+// SIGINT, SIGTERM and SIGUSR1 request that the run saves and stops after the current step. A second
+// SIGINT ends the program at once. One object at a time; the destructor restores the previous
+// handlers.
 class StopRequest {
  public:
   StopRequest();

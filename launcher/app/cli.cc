@@ -45,7 +45,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 void say(const std::string& message) { fmt::print(stderr, "weft: {}\n", message); }
 
-// The library prints the largest double where there is no upper end.
+// For ranges without upper bound the library prints the largest double.
 std::string readable(const std::string& what) {
   const size_t value = what.find("Value "), range = what.find(" not in range 0.000000 to 1797");
   if (value == std::string::npos || range == std::string::npos) return what;
@@ -62,7 +62,7 @@ int refuse_arguments(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUser;
 }
 
-// A command that only groups others ("weft data") needs one of them.
+// A group of commands ("weft data") needs one of its commands.
 void require_command(const CLI::App& app) {
   const CLI::App& command = innermost(app);
   const auto names = command_names(command);
@@ -94,7 +94,7 @@ int run_program(int argc, const char* const* argv,
   CLI::App app("Trains Linear-MoE models: linear sequence mixers and mixtures of experts.", "weft");
   app.set_version_flag("--version", version_text());
   app.footer(
-      "Example:\n  weft info\n\nExit codes: 0 done, 2 your mistake, 3 failed while running, "
+      "Example:\n  weft info\n\nExit codes: 0 done, 2 invalid input, 3 failed while running, "
       "75 stopped on request.");
   for (const auto add : commands) add(app);
   try {
@@ -118,7 +118,7 @@ std::shared_ptr<ConfigArguments> add_config_arguments(CLI::App& command) {
   command.add_option("key=value", args->overrides_,
                      "Overrides, for example train.steps=100 model.pattern=LN");
   command.add_option("--explain", args->explain_,
-                     "Meaning, type, default and rule of a KEY, of a table, or of all");
+                     "Explain a KEY, a table or all: meaning, type, rule and default");
   return args;
 }
 
@@ -131,7 +131,7 @@ bool ConfigArguments::explained() const {
 Config ConfigArguments::load(const std::vector<std::string>& more) const {
   if (path_.empty()) {
     throw ConfigError(
-        "no config file; name one, for example configs/tiny.toml, or ask for the "
+        "no config file; name one, for example configs/tiny.toml, or read the "
         "meaning of a key with --explain KEY");
   }
   std::vector<std::string> overrides = overrides_;
@@ -149,7 +149,7 @@ void check_mixer_names(const Config& config, const std::vector<std::string>& kno
     const std::string& name = layer.mixer;
     if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string key = fmt::format("model.layer.{}.mixer", letter);
-    throw ConfigError("{}: {} = \"{}\" is no mixer; {} (weft info --mixers)", config.where(key),
+    throw ConfigError("{}: {} = \"{}\" is not a mixer; {} (weft info --mixers)", config.where(key),
                       key, name, nearest_or_all(name, known));
   }
 }

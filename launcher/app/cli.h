@@ -10,25 +10,25 @@
 
 namespace weft {
 
-// Parses the command line and runs the command it names; returns the exit code. Mistakes are
-// answered with one message on stderr that suggests the nearest command or option.
+// Parses the command line and runs the command it names; returns the exit code. A mistake prints
+// one message on stderr that suggests the nearest command or option.
 int run_program(int argc, const char* const* argv,
                 const std::vector<void (*)(CLI::App&)>& commands);
 
-// What the user most likely meant, for arguments that `app` (after a failed parse) did not take.
-// Empty when every argument was understood.
+// Suggestions for arguments that `app` (after a failed parse) did not accept. Empty when every
+// argument was understood.
 std::string explain_leftovers(const CLI::App& app);
 
-// CONFIG [key=value ...] and --explain KEY, the same for every command that reads a config.
+// CONFIG [key=value ...] and --explain KEY, for every command that reads a config.
 //   auto args = add_config_arguments(*command);
 //   command->callback([args] { if (!args->explained()) train(args->load()); });
 class ConfigArguments {
  public:
-  // Prints what --explain asked for; true when there was such a question and nothing else is to do.
+  // Prints the answer to --explain; true if the option was given and nothing else is to be done.
   bool explained() const;
 
-  // The config with the overrides applied: valid, its mixers known, nothing in it that this version
-  // would silently ignore.
+  // The config with the overrides applied: valid, with known mixers, and without keys that this
+  // version would silently ignore.
   Config load(const std::vector<std::string>& more = {}) const;  // `more` after the overrides
 
   const std::string& path() const { return path_; }

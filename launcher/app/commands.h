@@ -4,7 +4,7 @@
 
 // Every command of the program lives in its own file and adds itself here: `void
 // add_NAME(CLI::App&)` makes a subcommand with a description, its options, a footer with an
-// example, and a callback. The list of those in the program is in weft.cc.
+// example, and a callback. weft.cc lists all commands.
 //
 // A callback ends with 0 by returning, with 2 by throwing ConfigError, with 3 by any other
 // exception, and with another code by `throw CLI::RuntimeError(code)`.

@@ -31,7 +31,7 @@ struct InfoArguments {
   std::string mixer;  // of --mixers NAME
 };
 
-// The values a key may take and this version acts on.
+// The values of a key that this version supports.
 std::vector<std::string> built_choices(const std::string& key) {
   std::vector<std::string> out;
   for (const FieldInfo& info : describe<Config>()) {
@@ -42,7 +42,7 @@ std::vector<std::string> built_choices(const std::string& key) {
       try {
         refuse_unbuilt(config);
         out.push_back(choice);
-      } catch (const ConfigError&) {  // known, but not built
+      } catch (const ConfigError&) {  // known, but not supported
       }
     }
   }
@@ -144,7 +144,7 @@ std::string plain(const Json& value) {
   return value.dump();
 }
 
-// For people: also why a library that was linked cannot be used here, and what the driver lacks.
+// The table also states why a linked library cannot be used here, and what the driver lacks.
 void print_table(const Json& info) {
   const auto gpu = gpu_libraries();
   for (const auto& [key, value] : info.items()) {
@@ -206,7 +206,7 @@ std::string revision_text() { return WEFT_REVISION; }
 std::string version_text() { return fmt::format("weft {} ({})", WEFT_VERSION, WEFT_REVISION); }
 
 void add_info(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("info", "What was built in, what the machine has");
+  CLI::App* command = app.add_subcommand("info", "Features of this build and of this machine");
   auto args = std::make_shared<InfoArguments>();
   command->add_flag("--json", args->json, "One JSON object instead of a table");
   const CLI::Option* mixers =

@@ -16,10 +16,10 @@ struct Quartiles {
 };
 Quartiles quartiles(std::vector<double> values);
 nlohmann::json to_json(const Quartiles& values);        // {"median", "q1", "q3", "repetitions"}
-nlohmann::json milliseconds(const Quartiles& seconds);  // the same, times 1000
+nlohmann::json milliseconds(const Quartiles& seconds);  // like to_json, times 1000
 
-// What passes outside, or what this process computes: on one thread the latter does not count the
-// time that a busy machine gives to others.
+// Wall time, or processor time of this process, which on one thread excludes the time that a busy
+// machine spends on other processes.
 enum class Clock : uint8_t { kWall, kProcessor };
 double now(Clock clock);  // seconds
 
@@ -39,7 +39,7 @@ Quartiles measure(int repetitions, Work&& work, Clock clock = Clock::kWall) {
 }
 
 // Time of b over time of a (above 1: a is faster), in pairs A-B-B-A so that slow drifts of a shared
-// machine fall on both alike.
+// machine affect both equally.
 template <class A, class B>
 Quartiles ratio(int pairs, A&& a, B&& b, Clock clock = Clock::kWall) {
   std::vector<double> ratios;

@@ -30,7 +30,7 @@ double probe_drift(double before, double after) {
 
 double register_peak_gflops(Exec& exec, DType precision, Clock clock) {
   const kernels::GemmKernels& kernels = kernels::gemm_kernels(exec.isa, precision);
-  constexpr double kSeconds = 0.02;  // of one loop: long against the start of the threads
+  constexpr double kSeconds = 0.02;  // per loop: long compared with starting the threads
   int64_t steps = 1000;
   while (seconds_of([&] { kernels.peak_loop(steps); }) < kSeconds) steps *= 2;
   const double done = kernels.peak_loop(steps) * exec.threads.size();

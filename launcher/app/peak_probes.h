@@ -5,23 +5,23 @@
 #include "core/memory/exec.h"
 #include "launcher/app/measure.h"
 
-// The machine's own peak, which training and benchmarks compare themselves with.
+// Measured peak of this machine, the reference of training (MFU) and benchmarks.
 namespace weft {
 
-// GFLOP/s of our own 1024-cubed GEMM in this precision on these threads, in memory of its own: the
-// yardstick taken before and after every block of measurements.
+// GFLOP/s of our own 1024-cubed GEMM in this precision on these threads, in separate memory: the
+// reference measured before and after every block of measurements.
 double peak_gflops(ThreadPool& threads, DType precision);
 
-// How far the two probes around a measurement are apart, of the larger one; above kNoisy the
-// machine did not keep still and shares of the peak are not to be trusted.
+// Largest relative difference of the two probes around a measurement; above it the machine was
+// disturbed and shares of the peak are not reliable.
 inline constexpr double kNoisy = 0.1;
 double probe_drift(double before, double after);
 
 // GFLOP/s of multiply-adds (or tile products) on registers alone, which no kernel exceeds.
 double register_peak_gflops(Exec& exec, DType precision, Clock clock = Clock::kWall);
 
-// The peaks around a block of measurements, or around each of several in a row: what comes after
-// one comes before the next.
+// The peaks around a block of measurements, or around each of several in a row: the probe after one
+// is the probe before the next.
 class PeakProbes {
  public:
   PeakProbes(Exec& exec, DType precision) : exec_(exec), precision_(precision) {}
@@ -31,7 +31,7 @@ class PeakProbes {
   double gemm() const { return 0.5 * (before_ + after_); }
   double registers() const { return registers_; }
   bool noisy() const { return probe_drift(before_, after_) > kNoisy; }
-  const char* warning() const;  // empty, or words for the end of a line
+  const char* warning() const;  // empty, or a remark to append to a line
   nlohmann::json json() const;  // peak_gflops_before, _after, register_peak_gflops, noisy
 
  private:

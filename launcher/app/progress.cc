@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// As many decimals as fit into `width` characters: columns stay where they are as numbers shrink.
+// As many decimals as fit into `width` characters: columns keep their positions as numbers shrink.
 std::string fitted(double x, int width) {
   if (!std::isfinite(x)) return fmt::format("{:>{}}", x, width);
   for (int decimals = width - 2; decimals > 0; --decimals) {
@@ -22,7 +22,7 @@ std::string fitted(double x, int width) {
   return static_cast<int>(text.size()) <= width ? text : fmt::format("{:.0e}", x);
 }
 
-// Three digits and a unit. The step to the next unit is taken where rounding would need a fourth.
+// Three digits and a unit. Switches to the next unit if rounding would need a fourth digit.
 std::string scaled(double x, double base, const char* const* units, int last_unit) {
   int unit = 0;
   while (unit < last_unit && x >= 999.5) {
@@ -47,7 +47,7 @@ int terminal_columns(std::FILE* out) {
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// What fits: columns, which stand two spaces apart, are left out before the last one.
+// Drops columns (separated by two spaces) before the last one until the text fits.
 std::string narrowed(const std::string& text, size_t room) {
   if (text.size() <= room) return text;
   const size_t last = text.rfind("  ");

@@ -12,7 +12,7 @@ std::string format_count(double count);       // three digits: "412", "19.9k", "
 std::string format_bytes(int64_t bytes);      // "812M", "3.2G" (powers of 1024)
 std::string format_duration(double seconds);  // "42s", "6m02s", "1h05m", "2d03h"
 
-// What one step tells. Columns that mean nothing for a run (no experts, one rank) are left out.
+// Numbers of one step. Columns that do not apply to a run (no experts, one rank) are omitted.
 struct StepReport {
   int64_t step = 0;  // from 1
   int64_t steps = 0;
@@ -34,8 +34,8 @@ struct StepReport {
 // step   120/1000  loss 3.8214  aux 0.0102  |g| 0.71  lr 9.9e-05  412 ms  19.9k tok/s  mfu 31% ...
 std::string step_line(const StepReport& report);
 
-// Lines that stay and, on a terminal, one live line below them that is rewritten in place. Where
-// the output is not a terminal there is no live line.
+// Permanent lines and, on a terminal, one live line below them that is rewritten in place. If the
+// output is not a terminal there is no live line.
 class Progress {
  public:
   explicit Progress(std::FILE* out = stdout);
@@ -46,7 +46,7 @@ class Progress {
 
   void line(const std::string& text);
   void live(const std::string& text);  // at most ten times a second; more calls cost nothing
-  void clear();                        // removes the live line, before others write
+  void clear();                        // removes the live line, before other output
 
  private:
   std::FILE* out_;

@@ -19,8 +19,8 @@ std::shared_ptr<const Mesh> make_mesh(const Config& config, const Layout& layout
   return std::make_shared<const Mesh>(layout, split, signatures);
 }
 
-// What a rank waits for too long, people learn from it, and in the end the job is given up. Only
-// this process can be ended from here; mpirun then ends the others.
+// Warns when a rank waits too long, and finally aborts. This ends only this process; mpirun then
+// ends the others.
 std::unique_ptr<Watchdog> make_watchdog(const Config& config, const Mesh& mesh) {
   const RunConfig& run = config.run;
   if (mesh.size() == 1 || (run.slow_seconds == 0 && run.watchdog_seconds == 0)) return nullptr;
@@ -43,7 +43,7 @@ int run_body(const Config& config, World& world, std::shared_ptr<const Mesh> mes
   const auto watchdog = make_watchdog(config, *mesh);
   const int threads = config.train.threads > 0 ? config.train.threads : world.threads();
   const int code = body({world, mesh, threads});
-  // mpirun ends everybody at the first exit code that is not 0: nobody may still be writing then.
+  // mpirun kills all ranks at the first exit code other than 0: all writing must be over by then.
   mesh->world().barrier();
   return code;
 }
@@ -61,7 +61,7 @@ void declare_model(const Config& config, const Coordinates& here) {
   ModelStage(config.model, Recompute::kNone, DType::kF32, store);
 }
 
-// What layers refuse, they refuse before MPI starts: of themselves, and then of where they are cut.
+// Layers refuse bad options, and then bad splits, before MPI starts.
 Layout layout_of(const Config& config, const Launch& launch) {
   declare_model(config, {});
   return make_layout(config, launch.rank, launch.size, [&](const Coordinates& here) -> std::string {

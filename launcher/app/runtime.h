@@ -4,7 +4,7 @@
 
 namespace weft {
 
-// What a command needs to compute: memory, threads, instruction set.
+// Resources of a command: memory, threads, instruction set.
 class Runtime {
  public:
   explicit Runtime(int threads)  // 0: every core this process may use

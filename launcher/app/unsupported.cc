@@ -7,17 +7,17 @@ namespace weft {
 
 namespace {
 
-// The nearest reason first: what this machine lacks, then what this version does.
+// The most specific reason first: missing on this machine, then missing in this version.
 void refuse_cuda(const Config& config) {
   const CudaDriver driver = find_cuda_driver();
   const std::string where = config.where("run.device");
   if (!driver.why_not.empty()) {
-    throw ConfigError("{}: run.device = \"cuda\": {}; what works here: \"auto\" or \"cpu\"", where,
+    throw ConfigError("{}: run.device = \"cuda\": {}; nearest: \"auto\" or \"cpu\"", where,
                       driver.why_not);
   }
   throw ConfigError(
-      "{}: run.device = \"cuda\": {} GPUs are here, but this version does not train on them yet; "
-      "what works: \"auto\" or \"cpu\"",
+      "{}: run.device = \"cuda\": {} GPUs found, but this version does not train on them yet; "
+      "nearest: \"auto\" or \"cpu\"",
       where, driver.devices);
 }
 

@@ -4,9 +4,8 @@
 
 namespace weft {
 
-// Keys that a config may hold but that this version does not act on yet: set to anything but their
-// default they are refused here, so that nothing is silently ignored. Building a feature removes
-// its line.
+// Keys that this version does not support yet: values other than the default are refused here, so
+// that nothing is silently ignored. Implementing a feature removes its line.
 void refuse_unbuilt(const Config& config);
 
 }  // namespace weft

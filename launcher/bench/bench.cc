@@ -3,7 +3,8 @@
 namespace weft {
 
 void add_bench(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measure, with the machine's own peak beside it");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Benchmarks, compared with the measured peak of this machine");
   bench->footer("Example: weft bench step configs/tiny.toml --json step.json");
   add_bench_checkpoint(*bench);
   add_bench_comm(*bench);

@@ -35,9 +35,9 @@ struct BenchCheckpointOptions {
   bool check = false;
 };
 
-constexpr double kLeast = 0.7;  // of dd's rate: what --check asks for
+constexpr double kLeast = 0.7;  // share of dd's rate that --check requires
 
-// A folder of its own inside `dir`, removed afterwards.
+// A temporary folder inside `dir`.
 struct BenchFolder {
   explicit BenchFolder(const std::string& dir)
       : path(fmt::format("{}/weft-bench-{}", dir, getpid())) {
@@ -69,7 +69,7 @@ void dd(const std::vector<std::string>& arguments) {
   if (failed != 0 || status != 0) throw Error("dd {} failed", arguments.back());
 }
 
-// Bytes for dd to copy, as ours come from memory too: what the tensors hold.
+// The bytes of the tensors, for dd to copy from memory as our writer does.
 class BytesInMemory {
  public:
   explicit BytesInMemory(const std::vector<SavedTensor>& tensors)
@@ -78,7 +78,8 @@ class BytesInMemory {
       for (int64_t done = 0; done < t.local.bytes();) {
         const ssize_t count = write(fd_, static_cast<const char*>(host_bytes(t.local)) + done,
                                     static_cast<size_t>(t.local.bytes() - done));
-        if (count <= 0) throw Error("no memory for what dd copies: {}", std::strerror(errno));
+        if (count <= 0)
+          throw Error("no memory for the bytes that dd copies: {}", std::strerror(errno));
         done += count;
       }
     }
@@ -92,7 +93,7 @@ class BytesInMemory {
   int fd_;
 };
 
-// The next reader finds none of it in memory.
+// Drops the file from the page cache.
 void forget(const std::string& file) {
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
@@ -107,7 +108,7 @@ std::vector<SavedTensor> some_tensors(Exec& exec, int64_t bytes) {
     const auto n = static_cast<int64_t>(tensors.size());
     const int64_t elements = std::min(left, n % 2 == 0 ? (int64_t{8} << 20) : 1000 + 7 * n);
     const Tensor t = exec.empty({elements});
-    const RandomStream random(1, fmt::format("bench {}", n));  // that no disk makes smaller
+    const RandomStream random(1, fmt::format("bench {}", n));  // incompressible
     for (int64_t i = 0; i < elements; ++i) {
       host<float>(t)[i] =
           std::bit_cast<float>(static_cast<uint32_t>(random.bits(static_cast<uint64_t>(i))));
@@ -118,7 +119,7 @@ std::vector<SavedTensor> some_tensors(Exec& exec, int64_t bytes) {
   return tensors;
 }
 
-// Processor time of this process, or of those it has waited for.
+// Processor time of this process, or of its finished children.
 double processor_seconds(int who) {
   struct rusage used {};
   getrusage(who, &used);
@@ -128,7 +129,7 @@ double processor_seconds(int who) {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-// Seconds of ours and of dd's, run by run, and of processor time in all.
+// Seconds per run of ours and of dd, and total processor time.
 struct Times {
   std::vector<double> ours, dds;
   double our_processor = 0, dd_processor = 0;
@@ -214,18 +215,18 @@ void run(const BenchCheckpointOptions& o) {
 void add_bench_checkpoint(CLI::App& bench) {
   auto o = std::make_shared<BenchCheckpointOptions>();
   CLI::App* command = bench.add_subcommand(
-      "checkpoint", "Saving and loading, beside dd with fsync on the same disk");
+      "checkpoint", "Saving and loading, compared with dd with fsync on the same disk");
   command->footer(
       "Example: weft bench checkpoint --dir runs --bytes 4294967296 --json checkpoint.json\n"
       "Saving counts hashing, syncing, reading back, index and manifest; dd copies the same bytes "
       "out of memory, with fsync.\n"
-      "Loading counts the check of all hashes; dd reads the same file. Both find it on the disk "
+      "Loading counts the check of all hashes; dd reads the same file. Both read it from the disk "
       "alone.\n"
       "JSON: write and read, each {gb_per_s, dd_gb_per_s, ratio {median, q1, q3, repetitions}, "
       "processor_s_per_gb, dd_processor_s_per_gb, ms, dd_ms}.");
   command->add_option("--dir", o->dir, "A folder on the disk to measure");
-  command->add_option("--bytes", o->bytes, "Of the checkpoint")->check(CLI::PositiveNumber);
-  command->add_option("--pairs", o->pairs, "Of two saves and two copies by dd")
+  command->add_option("--bytes", o->bytes, "Bytes of the checkpoint")->check(CLI::PositiveNumber);
+  command->add_option("--pairs", o->pairs, "Repetitions of two saves and two copies by dd")
       ->check(CLI::PositiveNumber);
   command->add_flag("--check", o->check, "Exit code 1 below 70 % of dd's rate, either way");
   command->add_option("--json", o->json, "Writes the result to this file");

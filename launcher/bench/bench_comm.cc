@@ -23,8 +23,8 @@ struct BenchCommOptions {
   int repetitions = 9;
 };
 
-// Buffers of one size and the collectives over them. `bytes` is what an all_reduce reduces; the
-// others have it as the whole that is gathered or scattered.
+// Buffers of one size and the collectives over them. `bytes` is the size of the reduced tensor of
+// an all_reduce, and of the whole tensor of the other collectives.
 class CommCase {
  public:
   CommCase(Communicator& comm, Exec& exec, int64_t bytes)
@@ -39,8 +39,7 @@ class CommCase {
   bool has_ways() const { return mpi_ != nullptr && comm_.size() > 1; }
   int64_t bytes() const { return whole_.bytes(); }
 
-  // New numbers in what is sent: in a step it has just been computed, and lies in this core's
-  // cache.
+  // Rewrites the data to send: in a step it has just been computed and is in this core's cache.
   void renew() {
     value_ = value_ == 1.0f ? 2.0f : 1.0f;
     kernels::fill(exec_, whole_, value_);
@@ -56,7 +55,7 @@ class CommCase {
         {{Transfer::Kind::kSend, next, whole_}, {Transfer::Kind::kRecv, before, other_}}};
     comm_.transfer(exec_, both);
   }
-  // The ways of a sum, whatever `all_reduce` would choose.
+  // Each algorithm of a sum, independent of the choice of `all_reduce`.
   void one_exchange() { mpi_->sum(exec_, whole_, SumWay::kOneExchange); }
   void two_exchanges() { mpi_->sum(exec_, whole_, SumWay::kTwoExchanges); }
   void mpi_all_reduce() { mpi_->sum(exec_, whole_, SumWay::kLibrary); }
@@ -80,11 +79,11 @@ constexpr std::array<std::pair<const char*, Call>, 5> kCalls = {
      {"all_to_all", &CommCase::all_to_all},
      {"ring", &CommCase::ring}}};
 
-// The second over the first: above 1, the first is the faster one.
+// Time of the second over the first: above 1 the first is faster.
 struct Rivals {
   const char* name;
   Call ours, theirs;
-  int64_t largest;  // bytes: beyond, nobody would choose it
+  int64_t largest;  // bytes: never a good choice for larger sizes
 };
 constexpr int64_t kAlways = int64_t{1} << 62;
 constexpr std::array<Rivals, 3> kRivals = {
@@ -92,7 +91,7 @@ constexpr std::array<Rivals, 3> kRivals = {
      {"mpi_reduce_scatter", &CommCase::reduce_scatter, &CommCase::mpi_reduce_scatter, kAlways},
      {"two_exchanges", &CommCase::one_exchange, &CommCase::two_exchanges, 8 << 20}}};
 
-// Seconds of the slowest rank, which is what a step waits for.
+// Seconds of the slowest rank, for which a step waits.
 double slowest(Communicator& comm, Exec& exec, CommCase& on, Call call) {
   on.renew();
   comm.barrier();
@@ -108,7 +107,7 @@ Quartiles measure_call(Communicator& comm, Exec& exec, CommCase& on, Call call, 
   return quartiles(std::move(seconds));
 }
 
-// In pairs A-B-B-A, so that what else a machine does falls on both alike.
+// In pairs A-B-B-A, so that other load of the machine affects both equally.
 Quartiles compare(Communicator& comm, Exec& exec, CommCase& on, const Rivals& rivals, int pairs) {
   (on.*rivals.ours)();
   (on.*rivals.theirs)();
@@ -155,7 +154,7 @@ nlohmann::json measure_group(Communicator& comm, Exec& exec, const BenchCommOpti
   return rows;
 }
 
-// Degrees of a config with its model behind them, or of [parallel] alone.
+// Layout of a config with its model, or of [parallel] alone.
 Layout layout_of(const BenchCommOptions& o, const Launch& launch) {
   std::optional<std::string> path;
   std::vector<std::string> overrides;
@@ -163,7 +162,7 @@ Layout layout_of(const BenchCommOptions& o, const Launch& launch) {
     if (argument.find('=') != std::string::npos) {
       overrides.push_back(argument);
     } else if (path) {
-      throw ConfigError("'{}' and '{}' are two configs; one or none is asked for", *path, argument);
+      throw ConfigError("'{}' and '{}' are two configs; give at most one", *path, argument);
     } else {
       path = argument;
     }
@@ -194,7 +193,7 @@ void run(const BenchCommOptions& o) {
     if (first) fmt::print("{}\n", text);
   };
   say(fmt::format(
-      "GB/s (bytes of the whole over time), microseconds; behind |: times of other ways over ours\n"
+      "GB/s (bytes of the whole over time), microseconds; after |: slowdown of the alternatives\n"
       "all {} ranks",
       world.size()));
   const nlohmann::json all = measure_group(world.all(), runtime.exec(), o, first);
@@ -205,7 +204,7 @@ void run(const BenchCommOptions& o) {
     if (size == 1) continue;
     const std::string name(name_of(axis));
     const std::vector<int> ranks = layout.group({&axis, 1});
-    // Its neighbours on every other place of the mesh measure at the same time, as in a step.
+    // All other groups of this axis measure at the same time, as in a step.
     const auto index = std::find(ranks.begin(), ranks.end(), world.rank()) - ranks.begin();
     const auto group = world.split(ranks.front(), static_cast<int>(index), name);
     say(fmt::format("{}: {} groups of {}", name, world.size() / size, size));
@@ -232,10 +231,10 @@ void add_bench_comm(CLI::App& bench) {
       "the slowest rank, and over_ours {mpi_all_reduce, mpi_reduce_scatter (MPI's own), "
       "two_exchanges (of an all_reduce, over one)}: ratios of times, measured in pairs A-B-B-A.");
   command->add_option("arguments", o->arguments,
-                      "A config, parallel.KEY=VALUE; none: all ranks are data ranks");
+                      "A config, parallel.KEY=VALUE; default: all ranks are data ranks");
   command->add_option("--largest", o->largest, "Bytes of the largest buffer")
       ->check(CLI::PositiveNumber);
-  command->add_option("--repetitions", o->repetitions, "Of every measurement")
+  command->add_option("--repetitions", o->repetitions, "Repetitions of every measurement")
       ->check(CLI::PositiveNumber);
   command->add_option("--json", o->json, "Writes the result to this file");
   command->callback([o] { run(*o); });

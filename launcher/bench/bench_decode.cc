@@ -1,5 +1,4 @@
-// Decoding by context length: what a token costs in time and memory, for a stack of each kind of
-// layer.
+// Time and memory per decoded token by context length, for a stack of each kind of layer.
 #include <algorithm>
 #include <fstream>
 
@@ -33,9 +32,9 @@ struct Row {
 };
 
 // A cache of keys and values, [documents, room, width] each with the filled rows of each document
-// last, that holds `filled` rows, is made to hold `wanted` by repeating them: time and bytes do not
-// depend on what the rows hold. A window's cache, which drops rows, stays as it is, and so do
-// states of constant size.
+// last, that holds `filled` rows, grows to `wanted` rows by repeating them: time and bytes do not
+// depend on the content. Caches of windows, which drop rows, and states of constant size do not
+// change.
 void stretch(Exec& exec, State& cache, int64_t filled, int64_t wanted) {
   if (cache.size() < 3 || cache.back().dtype() != DType::kI32 || cache[0].shape().dims() != 3)
     return;
@@ -62,13 +61,13 @@ void stretch(Exec& exec, State& cache, int64_t filled, int64_t wanted) {
   cache.back() = rows;
 }
 
-// Decodes several equal sequences side by side.
+// Decodes several equal sequences in a batch.
 class Decoder {
  public:
   Decoder(Exec& exec, const ModelStage& stage, int64_t batch)
       : exec_(exec), stage_(stage), batch_(batch) {}
 
-  // `count` more tokens of every sequence; only the last ones are predicted from.
+  // Feeds `count` more tokens of every sequence; only the last ones give predictions.
   void feed(int64_t count) {
     const Tensor ids = exec_.empty({batch_ * count}, DType::kI32);
     std::vector<int32_t> documents = {0};
@@ -176,7 +175,7 @@ void run(BenchDecodeOptions o) {
   }
   const double after = peak_gflops(runtime.exec().threads, type);
   if (probe_drift(before, after) > kNoisy) {
-    fmt::print("note: the machine's own peak moved by {:.0f} % meanwhile\n",
+    fmt::print("note: the measured peak changed by {:.0f} % during the run\n",
                100 * probe_drift(before, after));
   }
   nlohmann::json cells = nlohmann::json::array();
@@ -221,11 +220,11 @@ void add_bench_decode(CLI::App& bench) {
       "tokens_per_s, state_bytes}], peak_gflops_before, peak_gflops_after.");
   o->config = add_config_arguments(*command);
   command->add_option("--letters", o->letters,
-                      "Kinds of layers, e.g. LN; default: all of the config");
+                      "Letters of layers, e.g. LN; default: all of the config");
   command->add_option("--contexts", o->contexts, "Tokens before the measured ones, ascending")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  command->add_option("--batches", o->batches, "Sequences side by side")
+  command->add_option("--batches", o->batches, "Sequences in a batch")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
   command->add_option("--fill", o->fill, "repeat or real")
@@ -234,9 +233,9 @@ void add_bench_decode(CLI::App& bench) {
   command->add_option("--tokens", o->tokens, "Steps to time at each context")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--threads", o->threads, "0: as the config says");
+  command->add_option("--threads", o->threads, "0: train.threads of the config");
   command->add_option("--json", o->json, "Writes the result to this file");
-  command->add_option("--html", o->html, "Draws the result as a page of its own");
+  command->add_option("--html", o->html, "Writes a page with charts of the result");
   command->callback([o] {
     if (!o->config->explained()) run(*o);
   });

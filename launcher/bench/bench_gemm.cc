@@ -21,8 +21,8 @@ using kernels::PackedMatrices;
 using kernels::Transpose;
 using Work = std::function<void()>;
 
-// One kind of product; several groups of rows, each with a right operand of its own, make it
-// grouped.
+// One kind of product. A grouped product has several groups of rows, each with its own right
+// operand.
 struct GemmCase {
   std::string name;
   int64_t m, n, k;
@@ -91,7 +91,7 @@ Operands operands(Exec& exec, const GemmCase& c, DType dtype) {
       exec.zeros({c.m, c.n})};
 }
 
-// The ways to compute a case; those that do not exist for it are empty.
+// The implementations of a case; unavailable ones are empty.
 struct Ways {
   Work plain, packed;
   std::vector<std::pair<std::string, Work>> libraries;
@@ -218,7 +218,8 @@ int bench_gemm(const BenchGemmOptions& options) {
 
 void add_bench_gemm(CLI::App& bench) {
   auto o = std::make_shared<BenchGemmOptions>();
-  CLI::App* command = bench.add_subcommand("gemm", "Matrix products, beside OpenBLAS and MKL");
+  CLI::App* command =
+      bench.add_subcommand("gemm", "Matrix products, compared with OpenBLAS and MKL");
   command->footer(
       "Example: weft bench gemm --sizes 512,1024 --precision f32 --threads 1 --json gemm.json\n"
       "Ratios are taken in turns (ours, theirs, theirs, ours); above 1 ours is faster. The peak is "
@@ -233,11 +234,10 @@ void add_bench_gemm(CLI::App& bench) {
       ->check(CLI::IsMember({"f32", "bf16", "both"}))
       ->capture_default_str();
   command->add_option("--threads", o->threads, "0: every core")->check(CLI::NonNegativeNumber);
-  command->add_option("--repetitions", o->repetitions, "Of each measurement")
+  command->add_option("--repetitions", o->repetitions, "Repetitions of each measurement")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_flag("--step-shapes", o->step_shapes,
-                    "The products of a small training step as well");
+  command->add_flag("--step-shapes", o->step_shapes, "Also the products of a small training step");
   command->add_option("--mkl", o->mkl, "Path of libmkl_rt.so, to measure against MKL as well");
   command->add_option("--json", o->json, "Writes the result to this file");
   command->final_callback([o] { bench_gemm(*o); });

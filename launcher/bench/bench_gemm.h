@@ -11,12 +11,12 @@ struct BenchGemmOptions {
   std::string precision = "both";  // f32, bf16, both
   int threads = 0;                 // 0: every core
   int repetitions = 9;
-  bool step_shapes = false;  // the products of a small training step as well
+  bool step_shapes = false;  // also the products of a small training step
   std::string mkl;           // path of libmkl_rt.so
   std::string json;
 };
 
-// Our matrix products beside a library's. Returns the exit code.
+// Compares our matrix products with a library's. Returns the exit code.
 int bench_gemm(const BenchGemmOptions& options);
 
 }  // namespace weft

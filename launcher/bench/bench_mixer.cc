@@ -71,7 +71,7 @@ void measure_decode(const BenchMixerOptions& o, const MixerRig& rig, int64_t len
              decoded.state_bytes);
 }
 
-// All lengths in turn, again and again, so that a slow drift of the machine falls on all alike.
+// Cycles through all lengths, so that a slow drift of the machine affects all equally.
 nlohmann::json measure(const BenchMixerOptions& o, const MixerRig& rig, PeakProbes& probes) {
   const ChunkStates states =
       o.chunk_states == "keep" ? ChunkStates::kKept : ChunkStates::kRecomputed;
@@ -108,7 +108,7 @@ nlohmann::json measure(const BenchMixerOptions& o, const MixerRig& rig, PeakProb
   return result;
 }
 
-// This mixer beside another one, or beside itself under another setting, where a flag asks for it.
+// The baseline that a flag requests: another mixer, or this one under another setting.
 std::optional<Versus> versus_of(const BenchMixerOptions& o, Runtime& runtime) {
   MixerChoice other = o.choice;
   if (!o.against.empty()) {
@@ -152,7 +152,7 @@ nlohmann::json run(BenchMixerOptions o, Runtime& runtime, PeakProbes& probes) {
   return result;
 }
 
-// One mixer, or every line of mixers.def in turn.
+// Measures one mixer, or every line of mixers.def in turn.
 nlohmann::json run(BenchMixerOptions o) {
   o.choice.dtype = o.precision == "f32" ? DType::kF32 : DType::kBF16;
   Runtime runtime(o.threads);

@@ -4,14 +4,14 @@ namespace weft {
 namespace {
 
 struct Pairs {
-  std::vector<double> core, layer;  // ratios
+  std::vector<double> core, layer;  // ratios of times
   std::vector<double> ours, other;  // seconds of the core
   MixerRig::Sample last, last_other;
 };
 
 Pairs measure_pairs(const MixerRig& ours, const Versus& other, const MixerInputs& inputs,
                     int pairs) {
-  // Mixers of one width read the same x; the other may have its own (rwkv7).
+  // Mixers of equal width read the same x; the other may have another width (rwkv7).
   const MixerInputs theirs = other.rig->inputs(inputs.length, inputs.sequence.count());
   const auto run_ours = [&] { return ours.run(inputs, ChunkStates::kKept); };
   const auto run_other = [&] { return other.rig->run(theirs, other.states); };

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-// What a mixer is measured beside: another one, or itself under another setting.
+// The baseline of a mixer: another mixer, or the same one under another setting.
 struct Versus {
   std::string name;
   std::unique_ptr<MixerRig> rig;
@@ -19,8 +19,8 @@ struct Versus {
 };
 
 // Forward and backward of both at every length, in turns A-B-B-A: `lengths` with `core` and `layer`
-// (time of the other over ours: above 1 ours is faster), what each keeps for backward and what ours
-// prunes, and `from`, `layer_from`; the machine's peaks around it all.
+// (time of the other over ours: above 1 ours is faster), the bytes that each saves for backward and
+// the share that ours prunes, `from`, `layer_from`, and the machine's peaks before and after.
 struct Comparison {
   const MixerRig& ours;
   const Versus& other;

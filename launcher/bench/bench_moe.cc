@@ -40,14 +40,14 @@ Tensor normal(Exec& exec, std::string_view name, Shape shape, DType dtype) {
   return t;
 }
 
-// One way to compute the experts. All ways of a run share the weights.
+// One implementation of the experts. All of a run share the weights.
 struct Way {
   std::string name;
   DType type;
   std::unique_ptr<Experts> experts;
 };
 
-// What a way computes on one set of tokens.
+// The work of an implementation on one set of tokens.
 struct Task {
   Exec& exec;
   const Experts& experts;
@@ -65,7 +65,7 @@ struct Task {
   }
 };
 
-// Times of two works taken A-B-B-A, and the ratio b / a of every round.
+// Times of two tasks measured A-B-B-A, and the ratio b / a of every round.
 struct Pair {
   Quartiles a, b, ratio;
 };
@@ -120,9 +120,8 @@ class MoeBench {
                                                std::move(compute))});
   }
 
-  // A library that has no bf16 products computes in f32, on f32 weights and activations. (MKL's
-  // bf16 product writes f32 and would need conversions between the products; its f32 one is
-  // compared.)
+  // A library without bf16 products computes in f32, on f32 weights and activations. (MKL's bf16
+  // product writes f32 and would need conversions between products, so its f32 product is used.)
   void add_libraries(const ExpertWeights& weights) {
     if (auto library = BlasLibrary::load_default(exec().isa)) {
       libraries_.push_back(std::move(library));
@@ -228,7 +227,7 @@ class MoeBench {
   DType type_;
   Runtime runtime_;
   ParameterStore store_;
-  Parameter f32_in_, f32_down_;  // the same weights with their f32 values
+  Parameter f32_in_, f32_down_;  // the weights with their f32 values
   std::vector<std::unique_ptr<BlasLibrary>> libraries_;
   std::vector<Way> ways_;
 };
@@ -258,7 +257,7 @@ void add_bench_moe(CLI::App& bench) {
   auto o = std::make_shared<BenchMoeOptions>();
   CLI::App* command = bench.add_subcommand(
       "moe",
-      "Experts of a mixture (without its router) in every way of computing them, under a skewed "
+      "Experts of a mixture (without its router) in every implementation, under a skewed "
       "and a balanced routing");
   command->footer(
       "Example: weft bench moe --tokens 2048 --precision bf16 --json moe.json\n"
@@ -281,10 +280,10 @@ void add_bench_moe(CLI::App& bench) {
   command->add_option("--experts", o->experts, "Experts")->check(CLI::PositiveNumber);
   command->add_option("--active", o->active, "Experts each token visits")
       ->check(CLI::PositiveNumber);
-  command->add_option("--width", o->width, "Of one expert")->check(CLI::PositiveNumber);
+  command->add_option("--width", o->width, "Width of one expert")->check(CLI::PositiveNumber);
   command->add_option("--precision", o->precision, "Of activations and weights")
       ->check(CLI::IsMember({"f32", "bf16"}));
-  command->add_option("--compute", o->compute, "One way, or all of them against grouped")
+  command->add_option("--compute", o->compute, "One implementation, or all of them against grouped")
       ->check(CLI::IsMember({"grouped", "loop", "block_sparse", "all"}));
   command
       ->add_option("--skew", o->skew, "Exponent of the popularity of experts; 0: by chance alone")

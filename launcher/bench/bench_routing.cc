@@ -29,7 +29,7 @@ Routing routing_of(Exec& exec, const RoutingShape& shape, const Tensor& index) {
   return routing;
 }
 
-// rank[e]: experts sorted by a random number each.
+// rank[e]: a random order of the experts.
 std::vector<int64_t> shuffled_ranks(int64_t experts) {
   const RandomStream stream(kSeed, "bench router ranks");
   std::vector<int64_t> order(static_cast<size_t>(experts)), rank(order.size());

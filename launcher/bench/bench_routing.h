@@ -3,8 +3,7 @@
 #include "core/memory/exec.h"
 #include "layers/context/feed_forward.h"
 
-// Routings for benchmarks: functions of the shape alone, so that two runs and two programs see the
-// same.
+// Routings for benchmarks: functions of the shape alone, equal in every run and program.
 namespace weft {
 
 struct RoutingShape {

@@ -9,8 +9,8 @@ struct Timing {
 };
 
 // The exponent b of seconds = a length^b by least squares on logarithms, and the half width of its
-// 95 % confidence interval. Repetitions at one length are not independent on a shared machine: the
-// medians of the lengths are the points, as many as there are lengths.
+// 95 % confidence interval. Repetitions at one length are not independent on a shared machine, so
+// the points are the medians, one per length.
 struct Slope {
   double value = 0, half_width = 0;
 };

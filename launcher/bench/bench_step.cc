@@ -26,11 +26,11 @@ namespace {
 struct BenchStepOptions {
   std::shared_ptr<ConfigArguments> config;
   std::string json, from;
-  std::vector<std::string> versus;  // overrides of what it is measured against
+  std::vector<std::string> versus;  // overrides of the baseline
   int steps = 15, warmup = 2, threads = 0;
 };
 
-// Uniform random tokens, or those of a file: i32 [steps, rows, sequence + 1].
+// Uniform random tokens, or tokens of a file: i32 [steps, rows, sequence + 1].
 class TokenSource {
  public:
   TokenSource(const Config& config, const std::string& from, int64_t steps)
@@ -85,7 +85,7 @@ class TokenSource {
   const int32_t* tokens_ = nullptr;  // in the file
 };
 
-// Weights by the specification's names; "blocks." there is "block." here.
+// Weights by the specification's names, which say "blocks." for "block.".
 void load_weights(Trainer& trainer, const std::string& path) {
   const SafetensorsFile file(path);
   for (Parameter& p : trainer.parameters().all()) {
@@ -93,16 +93,16 @@ void load_weights(Trainer& trainer, const std::string& path) {
     if (name.starts_with("block.")) name = "blocks." + name.substr(6);
     const FileTensor& stored = file.at(name);
     if (!(stored.shape == p.shape)) {
-      throw ConfigError("{}: {} is {}, the config's model has {}", path, name, stored.shape,
-                        p.shape);
+      throw ConfigError("{}: {} has shape {}, but the config's model needs {}", path, name,
+                        stored.shape, p.shape);
     }
     file.read_into(stored, p.master);
   }
   trainer.publish();
 }
 
-// High-water mark of this program's own memory (getrusage would also tell that of whoever started
-// it).
+// High-water mark of this program's own memory (getrusage would include that of the parent before
+// exec).
 int64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -120,9 +120,9 @@ nlohmann::json memory_by_label(const Ledger& ledger) {
   return by_label;
 }
 
-// What all ranks spent on talking to each other, per step. Bytes are those of all ranks together;
-// seconds are those inside calls, waiting for others included, and not what travels while a rank
-// computes: what communication costs. Pipe ranks wait for each other too: that is their bubble.
+// Cost of communication per step. Bytes are summed over all ranks; seconds are spent inside calls,
+// including the wait for other ranks and excluding overlapped transfers. On the pipe axis this
+// includes the bubble.
 struct Talk {
   struct Seconds {
     double mean = 0, max = 0;  // over the ranks
@@ -141,7 +141,7 @@ struct Talk {
 
 Talk talk_of(Exec& exec, const Mesh& mesh, int steps, double seconds) {
   Talk talk{.share = mesh.tally().seconds() / seconds};
-  std::string mine;  // ranks need not have used the same axes
+  std::string mine;  // ranks may have used different axes
   for (const auto& [axis, bytes] : mesh.tally().bytes_by_axis()) {
     mine += fmt::format("{} {} {}\n", axis, bytes, mesh.tally().of_axis(axis).seconds / steps);
   }
@@ -181,7 +181,7 @@ Bubble bubble_of(Exec& exec, const Config& config, const Mesh& mesh, const PipeT
   return {whole > 0 ? 1 - busiest / whole : 0, simulate(plans, shape).bubble};
 }
 
-// Steps of the same model from the same start, one at a time.
+// Runs steps of one model from a fixed start, one at a time.
 class Stepper {
  public:
   Stepper(const BenchStepOptions& o, const Config& config, Runtime& runtime,
@@ -207,7 +207,7 @@ class Stepper {
   std::vector<double> losses_;
 };
 
-// The same steps under other settings, in turns A-B-B-A.
+// The baseline: equal steps under other settings, in turns A-B-B-A.
 struct Versus {
   Quartiles ratio;          // their time over ours
   bool same_losses = true;  // to the last bit
@@ -228,7 +228,7 @@ Versus compare(Communicator& world, Stepper& ours, Stepper& theirs, int pairs) {
   return versus;
 }
 
-// What the first rank prints and writes.
+// Results that the first rank prints and writes.
 struct StepBench {
   const BenchStepOptions& options;
   const Config& config;
@@ -258,7 +258,7 @@ struct StepBench {
         format_count(tokens() / time.median), gflops, 100 * gflops / peak(), peak_before,
         peak_after, format_bytes(runtime.ledger().total().peak), losses.front(), losses.back());
     if (layout.world > 1) {
-      fmt::print("{}: {:.0f} % of the first rank's time in calls to others;",
+      fmt::print("{}: {:.0f} % of the first rank's time in communication;",
                  product_text(layout.here), 100 * talk.share);
       for (const auto& [axis, bytes] : talk.bytes) fmt::print(" {} {}", axis, format_bytes(bytes));
       fmt::print(" per step, all ranks together\n");
@@ -378,7 +378,7 @@ Config at_constant_rate(Config config) {
   return config;
 }
 
-// What both sides of a comparison must have in common: the ranks and their tokens.
+// The settings that both sides of a comparison must share: ranks and tokens.
 std::string frame_of(const Config& c) {
   return fmt::format(
       "tensor {} pipe {} sequence {} expert {} expert_tensor {}, batch {} x {}, vocab {}",
@@ -391,7 +391,7 @@ int run(const BenchStepOptions& o) {
   std::optional<Config> other;
   if (!o.versus.empty()) other = at_constant_rate(o.config->load(o.versus));
   if (other && frame_of(*other) != frame_of(config)) {
-    throw ConfigError("--versus {}: both sides must have the same ranks and tokens; {} against {}",
+    throw ConfigError("--versus {}: both sides need equal ranks and tokens; {} and {}",
                       fmt::join(o.versus, " "), frame_of(config), frame_of(*other));
   }
   return on_ranks(config,
@@ -417,7 +417,7 @@ void add_bench_step(CLI::App& bench) {
       "bubble {measured, formula} (idle share of the pipe rank that computes most), ranks. Under "
       "mpirun on its ranks.");
   command->add_option("--steps", o->steps, "Measured steps")->check(CLI::PositiveNumber);
-  command->add_option("--warmup", o->warmup, "Unmeasured steps before them")
+  command->add_option("--warmup", o->warmup, "Unmeasured steps before the measured ones")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--threads", o->threads, "0: every core");
   command->add_option(

@@ -68,11 +68,12 @@ void bench(const TokenizerBench& o) {
 }  // namespace
 
 void add_bench_tokenizer(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tokenizer", "How fast text is encoded, on one core");
+  CLI::App* command = app.add_subcommand("tokenizer", "Speed of encoding text, on one core");
   command->footer(
       "Example: weft bench tokenizer --tokenizer tokenizer.json --strip roff /usr/share/man/man1\n"
       "Processor time, so that other work on the machine does not count.\n"
-      "With --check it says whether the median is what a core should do (10 MB/s).\n"
+      "--check fails below the rate expected of one core (10 MB/s).
+      "
       "JSON: mb_per_s (median, q1, q3, repetitions), bytes, documents, tokens.");
   auto o = std::make_shared<TokenizerBench>();
   add_text_options(*command, o->from, o->max_bytes);
@@ -81,9 +82,7 @@ void add_bench_tokenizer(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--json", o->json, "Writes the result to this file");
-  command
-      ->add_option("--check", o->least,
-                   "Ends with code 1 below so many MB/s, or 10 without a number")
+  command->add_option("--check", o->least, "Exit code 1 below this many MB/s (default 10)")
       ->expected(0, 1)
       ->default_str("10")
       ->check(CLI::PositiveNumber);

@@ -21,7 +21,7 @@ OptionTable options_of(const MixerChoice& c) {
   if (takes("dk")) {
     number("dk", c.dk);
     number("dv", c.dv);
-  } else if (takes("inner")) {  // channels; with heads also a state of their own
+  } else if (takes("inner")) {  // channels; with heads also a separate state width
     number("inner", c.heads * c.dv);
     if (takes("heads")) number("state", c.dk);
   }
@@ -29,8 +29,8 @@ OptionTable options_of(const MixerChoice& c) {
   return OptionTable::parse(text);
 }
 
-// Heads that forget geometrically spread: from everything after a token or two to a hundredth per
-// token. Trained forgetting attention has such heads side by side, most of them local.
+// Forget rates are spread geometrically over the heads: from everything after a token or two to a
+// hundredth per token. Trained forgetting attention has such a mix of heads, most of them local.
 void train_like_gates(ParameterStore& store) {
   Parameter* bias = store.find("fgate_proj.bias");
   if (bias == nullptr) return;

@@ -10,8 +10,8 @@
 
 namespace weft {
 
-// What to build, in words that all mixers share. A mixer that has no `dk` and `dv` gets what means
-// the same there: channels heads x dv, a state of dk numbers, or a hidden width of heads x dk.
+// Size of a mixer in terms common to all. A mixer without `dk` and `dv` gets the equivalent:
+// channels heads x dv, a state of dk numbers, or a hidden width of heads x dk.
 struct MixerChoice {
   std::string mixer;
   DType dtype = DType::kF32;
@@ -21,38 +21,38 @@ struct MixerChoice {
   std::vector<std::string> set;  // further options, as TOML
 };
 
-// Documents of equal length, and what goes through a mixer forward and backward.
+// Documents of equal length, with inputs and output gradients of a mixer.
 struct MixerInputs {
   int64_t length = 0;
   Sequence sequence;
   Tensor x, dy;
 };
 
-// One token mixer by itself: what `weft bench mixer` measures.
+// A single token mixer, as measured by `weft bench mixer`.
 class MixerRig {
  public:
   MixerRig(Runtime& runtime, MixerChoice choice);
 
   const std::string& name() const { return choice_.mixer; }
-  nlohmann::json widths() const;  // heads, dk, dv as they are in this mixer, and hidden
+  nlohmann::json widths() const;  // heads, dk and dv of this mixer, and hidden
   MixerInputs inputs(int64_t length, int64_t documents) const;
 
   struct Sample {
     double forward = 0, backward = 0;  // seconds of the core, without projections
-    double layer = 0;                  // and of everything
-    double flops = 0;                  // of the core's forward
+    double layer = 0;                  // seconds of the whole layer
+    double flops = 0;                  // FLOPs of the core's forward
     int64_t bytes_saved = 0;           // from forward to backward
     std::string programs;
     std::vector<PruningReport> pruning;
 
     double both() const { return forward + backward; }
-    // What pruning left out, of the blocks that causality leaves; `out` gets `pruned` and
-    // `pruned_by_head` where something prunes.
+    // Pruned share of the causal blocks; `out` gets `pruned` and `pruned_by_head` if the mixer
+    // prunes.
     double pruned_share(nlohmann::json& out) const;
   };
   Sample run(const MixerInputs& inputs, ChunkStates states) const;
 
-  // Seconds of each of `tokens` tokens after `length` of them, and the bytes carried for them.
+  // Seconds of each of `tokens` tokens after `length` of them, and the bytes of their states.
   struct Decoded {
     std::vector<double> seconds;
     int64_t state_bytes = 0;

@@ -42,7 +42,7 @@ void unpack(const std::string& bytes, std::vector<std::vector<double>>& out) {
   }
 }
 
-// A line on a terminal that says how far it is.
+// Progress line on a terminal.
 class EvalProgress {
  public:
   EvalProgress(bool shown, int64_t count) : shown_(shown && isatty(STDERR_FILENO)), count_(count) {}
@@ -128,9 +128,9 @@ void EvalSession::check_ids(const Texts& texts) const {
 std::vector<std::vector<double>> EvalSession::map(
     int64_t count, const std::function<Texts(int64_t)>& make,
     const std::function<std::vector<double>(int64_t, const Scores&)>& read) {
-  // Items are scored in fixed groups, so that what runs side by side is the same on any number of
-  // ranks. All ranks go as many rounds, the last ones perhaps without texts: where they share
-  // experts, they score together.
+  // Items are scored in fixed groups, so that batches do not depend on the number of ranks. All
+  // ranks run the same number of rounds, perhaps without texts at the end, because scoring is
+  // collective for ranks that share experts.
   constexpr int64_t kGroup = 4;
   Exec& exec = here_.runtime.exec();
   Communicator& data = here_.data_ranks();

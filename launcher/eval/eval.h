@@ -15,7 +15,7 @@
 
 namespace weft {
 
-// What every evaluation takes.
+// Options of every evaluation.
 struct EvalOptions {
   ModelOptions model;
   std::string tokenizer, json, html;
@@ -30,27 +30,27 @@ struct EvalText {
 void add_eval_text(CLI::App& command, EvalText& text);
 
 // A checkpoint's model and the ranks that evaluate it. Of n data ranks, each takes every n-th group
-// of texts; results are put together in the order of the texts, so that no number depends on n.
+// of texts; results are combined in the order of the texts, so that no number depends on n.
 class EvalSession {
  public:
   EvalSession(const EvalOptions& options, ModelHere& here) : options_(options), here_(here) {}
 
   const Config& config() const { return here_.model.config(); }
-  const Tokenizer& tokenizer() const;  // read when first asked for
+  const Tokenizer& tokenizer() const;  // loaded on first use
   bool speaks() const { return here_.first(); }
 
   // The documents of `text`, in order.
   std::vector<std::vector<int32_t>> documents(const EvalText& text) const;
 
-  // For items 0 .. count - 1: the texts that an item makes are scored, and what `read` makes of
-  // their scores is returned, item by item, the same on every rank.
+  // For items 0 .. count - 1: scores the texts of each item, converts the scores by `read`, and
+  // returns the results in order of items, equal on every rank.
   using Texts = std::vector<ScoredText>;
   using Scores = std::vector<std::vector<TokenScore>>;
   std::vector<std::vector<double>> map(
       int64_t count, const std::function<Texts(int64_t)>& make,
       const std::function<std::vector<double>(int64_t, const Scores&)>& read);
 
-  // The first rank writes the files that were asked for. `page` is a whole HTML page.
+  // The first rank writes the requested files. `page` is a whole HTML page.
   void write(nlohmann::json result, const std::string& page = "") const;
 
  private:

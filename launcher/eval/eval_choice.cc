@@ -60,8 +60,9 @@ std::vector<Question> read_questions(const std::string& path) {
   return questions;
 }
 
-// The option as the continuation of the context, which starts as the tokenizer's template starts a
-// text. Spaces at the context's end are read with the option, as they are in running text.
+// The option as the continuation of the context, which begins with the start tokens of the
+// tokenizer's template. Spaces at the context's end are tokenized with the option, as in running
+// text.
 ScoredText asked(const Tokenizer& tokenizer, const std::string& before, const std::string& option) {
   const size_t end = before.find_last_not_of(' ') + 1;
   const auto given = tokenizer.encode_prompt(before.substr(0, end));
@@ -77,7 +78,7 @@ size_t best(const std::vector<double>& scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
-// The questions to answer, and those that stand answered before each.
+// The questions to answer, and the solved examples that precede each.
 struct Questions {
   std::vector<Question> asked, examples;
 };

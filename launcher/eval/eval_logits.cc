@@ -13,7 +13,7 @@ struct Options {
   std::string tokens, out;
 };
 
-// tokens i32 [B, T], ids checked.
+// Reads tokens i32 [B, T] and checks the ids.
 Tensor read_tokens(Runtime& runtime, const std::string& path, int64_t vocab) {
   const SafetensorsFile file(path);
   const FileTensor& found = file.at("tokens");
@@ -31,7 +31,7 @@ Tensor read_tokens(Runtime& runtime, const std::string& path, int64_t vocab) {
   return tokens;
 }
 
-// Data ranks compute the same; the first of all ranks writes.
+// All data ranks compute the same values; rank 0 writes.
 void write_logits(const Options& o, ModelHere& here) {
   Exec& exec = here.runtime.exec();
   const int64_t vocab = here.model.config().model.vocab;

@@ -1,4 +1,4 @@
-// Needle in a haystack: a fact hidden at some depth of a long text, and asked for at its end.
+// Needle in a haystack: a fact is hidden at some depth of a long text and queried at its end.
 #include <cmath>
 
 #include "core/base/error.h"
@@ -19,7 +19,7 @@ struct NeedleOptions {
   uint64_t seed = 1;
 };
 
-// Of one trial: the fact, the question that ends the text, and what must follow it.
+// One trial: the fact, the question that ends the text, and the expected answer.
 struct Needle {
   std::string fact, question, answer;
 };
@@ -32,14 +32,13 @@ Needle needle_of(const NeedleOptions& o, int64_t trial) {
   const std::string number = std::to_string(1000 + stream.below(1, 9000));
   const std::string asked = fmt::format("What is the pass code of {}?", name);
   const std::string start = fmt::format("The pass code of {} is", name);
-  // Easy: the question stands before the fact too, so that the end of the text repeats it word by
-  // word.
+  // Easy: the question also precedes the fact, so that the end of the text repeats it verbatim.
   return {.fact = fmt::format("\n{}{} {}.\n", o.mode == "easy" ? asked + " " : "", start, number),
           .question = fmt::format("\n{} {}", asked, start),
           .answer = " " + number};
 }
 
-// Where no file is given: sentences that say nothing about pass codes.
+// Default haystack: sentences without pass codes.
 std::string filler(int64_t bytes, uint64_t seed) {
   static constexpr const char* kWho[] = {"The river",     "A gardener",      "The old clock",
                                          "Our neighbour", "The night train", "A small boat",
@@ -65,7 +64,7 @@ std::vector<int32_t> joined(const std::vector<std::vector<int32_t>>& documents) 
   return line;
 }
 
-// Hay before `at` that ends between words, so that the needle does not stand inside one.
+// Position before `at` between two words, so that the needle does not split a word.
 int64_t between_words(const Tokenizer& tokenizer, const std::vector<int32_t>& hay, int64_t begin,
                       int64_t at) {
   for (int64_t back = at; back > begin && back > at - 64; --back) {
@@ -83,7 +82,7 @@ class Haystack {
       : o_(o), tokenizer_(session.tokenizer()) {
     const bool own = o.text.data.empty() && o.text.file.empty();
     hay_ = own ? tokenizer_.encode(filler(longest * 8, o.seed)) : joined(session.documents(o.text));
-    // What begins a text stands before the haystack, not in it.
+    // Start tokens of a text precede the haystack.
     const auto start = tokenizer_.before_text();
     if (!start.empty() && hay_.size() >= start.size() &&
         std::equal(start.begin(), start.end(), hay_.begin())) {
@@ -91,7 +90,7 @@ class Haystack {
     }
   }
 
-  // `length` tokens with the needle at `depth` percent, then the answer, which is what is scored.
+  // `length` tokens with the needle at `depth` percent, then the answer, which alone is scored.
   ScoredText text(int64_t length, double depth, int64_t trial) const {
     const Needle needle = needle_of(o_, trial);
     const auto fact = tokenizer_.encode(needle.fact), question = tokenizer_.encode(needle.question);

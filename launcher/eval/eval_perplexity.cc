@@ -1,4 +1,4 @@
-// How well a model predicts text: over all of it, or by the position in the document.
+// Perplexity of a model, over a whole text or by the position in the document.
 #include <cmath>
 
 #include "core/base/error.h"
@@ -25,8 +25,8 @@ struct Window {
   int64_t begin, end, first;
 };
 
-// As training sees it: documents end to end, cut every `sequence` inputs; nothing crosses a border
-// of either kind. An item is one row.
+// As in training: documents are concatenated and cut every `sequence` inputs; no context crosses a
+// border of either kind. An item is one row.
 std::vector<std::vector<Window>> packed_rows(const Documents& documents, int64_t sequence) {
   std::vector<std::vector<Window>> rows(1);
   int64_t room = sequence;
@@ -154,8 +154,8 @@ struct PerTokenOptions {
   bool join = false;
 };
 
-// Texts of length + 1 tokens: the starts of documents that are long enough, or cuts of all of them
-// laid end to end.
+// Texts of length + 1 tokens: the starts of documents that are long enough, or cuts of their
+// concatenation.
 std::vector<ScoredText> long_texts(const Documents& documents, int64_t length, bool join) {
   std::vector<ScoredText> texts;
   std::vector<int32_t> line;

@@ -1,5 +1,5 @@
-// Multi-query associative recall: how many pairs a model can hold. Measured by `weft eval recall`
-// on examples that `weft data recall` has not written.
+// Multi-query associative recall: how many pairs a model can store. `weft eval recall` uses other
+// examples than `weft data recall` writes.
 #include <filesystem>
 
 #include "core/base/error.h"

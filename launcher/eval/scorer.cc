@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-// The next chunk of every text, laid end to end, and which of its rows predict a scored token.
+// The next chunk of every text, concatenated, and the rows that predict a scored token.
 struct Chunk {
   std::vector<int32_t> tokens, documents = {0}, targets;
   std::vector<int64_t> rows;

@@ -11,7 +11,7 @@
 namespace weft {
 namespace {
 
-// Ranks that see different files would share a pass over neither.
+// Ranks may see different files by mistake.
 void check_same_sizes(const IndexedDataset& data, Exec& exec, Communicator& ranks) {
   const std::array<int64_t, 2> mine = {std::ssize(data.bin_bytes()), std::ssize(data.idx_bytes())};
   const std::vector<int64_t> all = gather_numbers(exec, ranks, mine);
@@ -35,7 +35,7 @@ DatasetHashes check_together(const IndexedDataset& data, int64_t vocab, Exec& ex
     if (ranks.rank() == 0) progress.show("checking " + data.prefix(), bytes);
   };
   const PassFindings mine = look_through(exec.threads, data, vocab, part.begin, part.end, show);
-  // Every rank sends as many numbers, whatever its part has.
+  // Every rank sends the same count of numbers, for parts of any size.
   const int64_t largest_part = (blocks + ranks.size() - 1) / ranks.size();
   std::vector<int64_t> sent(static_cast<size_t>(1 + largest_part));
   std::copy(mine.hashes.begin(), mine.hashes.end(), sent.begin() + 1);

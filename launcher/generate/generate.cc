@@ -49,7 +49,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// What one sequence has given: text as it comes, cut at a stop string.
+// Output of one sequence: text so far, cut at a stop string.
 struct Continuation {
   explicit Continuation(const Tokenizer& tokenizer) : stream(tokenizer) {}
   StreamDecoder stream;
@@ -58,7 +58,7 @@ struct Continuation {
   int64_t tokens = 0;
 };
 
-// Every rank decodes and decides alike when a text is over; the first one shows it.
+// Every rank decodes, and all take the same decision to end a text; rank 0 shows it.
 class Session {
  public:
   Session(const GenerateOptions& o, ModelHere& here)
@@ -66,7 +66,7 @@ class Session {
         here_(here),
         tokenizer_(tokenizer_of_checkpoint(here.found, here.model.config(), o.tokenizer)) {}
 
-  // Continues all prompts side by side; shows the first one as it comes when there is only one.
+  // Continues all prompts in a batch; streams the text if there is only one.
   nlohmann::json run(const std::vector<std::string>& prompts) {
     std::vector<std::vector<int32_t>> ids;
     int64_t given = 0;
@@ -124,7 +124,7 @@ class Session {
     return true;
   }
 
-  // What may still become part of a stop string is held back.
+  // Text that may become part of a stop string is held back.
   void show_new(Continuation& c, bool last) {
     size_t hold = 0;
     for (const std::string& stop : o_.stops) hold = std::max(hold, stop.size() - 1);
@@ -160,7 +160,7 @@ class Session {
             {"checkpoint", here_.found.path}};
   }
 
-  // Of the rank that has most.
+  // The largest value over all ranks.
   int64_t most(int64_t mine) { return max_over(exec(), here_.mesh->world(), mine); }
 
   const GenerateOptions& o_;
@@ -168,7 +168,7 @@ class Session {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-// The next prompt that somebody types; nothing at the end of the input.
+// The next typed prompt; empty at the end of the input.
 std::string typed_prompt() {
   const bool terminal = isatty(STDIN_FILENO) != 0;
   std::string line;
@@ -237,7 +237,7 @@ void add_generate(CLI::App& app) {
   add_model_options(*command, o->model);
   command->add_option("--tokenizer", o->tokenizer,
                       "A tokenizer.json; default: the one saved with the checkpoint, else bytes");
-  // One text each: what follows is the layout's.
+  // One text each: following arguments belong to the layout.
   command->add_option("--prompt", o->prompts, "Text to continue; may be given several times")
       ->allow_extra_args(false);
   command->add_option("--file", o->file, "A file with a prompt");

@@ -106,7 +106,8 @@ void Generator::decode_mine(const std::vector<std::vector<int32_t>>& tokens) {
 }
 
 std::vector<int32_t> Generator::next() {
-  std::vector<int64_t> chosen(tokens_.size(), 0);  // of other ranks' sequences: theirs to tell
+  std::vector<int64_t> chosen(tokens_.size(),
+                              0);  // 0 for sequences of other ranks: their sum is taken
   std::vector<std::vector<int32_t>> fed(tokens_.size());
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (stopped_[i]) continue;

@@ -48,7 +48,7 @@ ModelHere::ModelHere(const std::string& checkpoint, DType precision, int threads
                              loaded.reset();  // one in memory at a time
                              loaded = std::make_unique<LoadedModel>(runtime, from, precision, mesh,
                                                                     travel);
-                             others_of(from);  // whole as well
+                             others_of(from);  // throws if they are incomplete
                            })),
       model(*loaded) {}
 
@@ -71,8 +71,8 @@ void with_model(const ModelOptions& options, const std::function<void(ModelHere&
   const FoundCheckpoint found = open_checkpoint(options.checkpoint);
   Config config = under_layout(found, options.layout);
   const DType precision = precision_of(options, config);
-  // Of training's own: batches that every data rank has a share of, threads, and a watchdog that
-  // writes into the run's folder.
+  // Neutral values for settings of training: batches that divide over the data ranks, threads, and
+  // a watchdog that would write into the run's folder.
   config.train.micro_batch = 1;
   config.train.global_batch = this_launch().size;
   config.train.threads = options.threads;

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-// What every command takes that uses the model of a checkpoint, alone or on the ranks of a job.
+// Options of every command that uses the model of a checkpoint, alone or on the ranks of a job.
 struct ModelOptions {
   std::string checkpoint, precision;
   int threads = 0;
@@ -18,13 +18,14 @@ struct ModelOptions {
 };
 void add_model_options(CLI::App& command, ModelOptions& options);
 
-// The model as this rank has it. Data ranks have the same part of the model and texts of their own.
+// The model on this rank. All data ranks hold the same part of the model but process different
+// texts.
 struct ModelHere {
-  // `checkpoint`: a path as open_checkpoint takes them. Collective.
+  // `checkpoint`: a path for open_checkpoint. Collective.
   ModelHere(const std::string& checkpoint, DType precision, int threads,
             std::shared_ptr<const Mesh> mesh, Travel travel);
 
-  bool first() const { return mesh->rank() == 0; }  // of all ranks: the one that reads and speaks
+  bool first() const { return mesh->rank() == 0; }  // the rank that reads input and prints
   Communicator& data_ranks() const { return mesh->over({Axis::kData}); }
 
   std::shared_ptr<const Mesh> mesh;
@@ -34,12 +35,12 @@ struct ModelHere {
   LoadedModel& model;  // the loaded one
 };
 
-// Opens the checkpoint, cuts its model over the ranks of this job as options.layout says (whatever
-// layout trained it; all ranks are data ranks where it says nothing) and runs `body` on each. What
-// one rank throws ends all of them.
+// Opens the checkpoint, distributes its model over the ranks of this job by options.layout
+// (independent of the layout that trained it; default: all ranks are data ranks) and runs `body` on
+// each. An exception on one rank ends all of them.
 void with_model(const ModelOptions& options, const std::function<void(ModelHere&)>& body);
 
-// The checkpoint's config under another layout. ConfigError for what cannot decode.
+// The checkpoint's config under another layout. ConfigError if it cannot decode.
 Config under_layout(const FoundCheckpoint& checkpoint, const std::vector<std::string>& layout);
 
 }  // namespace weft

@@ -35,7 +35,7 @@ std::string label(double x, double y, const char* anchor, const std::string& tex
                      anchor, more, escaped(text));
 }
 
-// One axis: numbers to pixels, and where its ticks stand.
+// One axis: maps numbers to pixels and places the ticks.
 struct Scale {
   double low, high, from, to;
   bool log;

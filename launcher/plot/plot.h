@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-// Pictures of results as SVG inside one self-contained HTML page: no scripts, no fonts, nothing
-// fetched.
+// Charts as SVG in one self-contained HTML page without scripts, fonts or downloads.
 namespace weft {
 
 struct Curve {
@@ -17,7 +16,7 @@ struct Curve {
 };
 
 struct Chart {
-  std::string title, x, y;  // y starts at 0 unless values lie close together
+  std::string title, x, y;  // y starts at 0 unless all values are close
   std::vector<Curve> curves;
   bool log_x = false, log_y = false;
   std::optional<double> mark = {};  // a vertical line
