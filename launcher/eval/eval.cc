@@ -68,7 +68,7 @@ void add_eval_options(CLI::App& command, EvalOptions& options, Page page) {
                      "A tokenizer.json; default: the one kept with the checkpoint");
   command.add_option("--json", options.json, "Writes the result to this file");
   if (page == Page::kYes) {
-    command.add_option("--html", options.html, "Draws the result as a page of its own");
+    command.add_option("--html", options.html, "Writes a page with charts of the result");
   }
 }
 
@@ -101,8 +101,7 @@ std::vector<std::vector<int32_t>> EvalSession::documents(const EvalText& text) c
     return out;
   }
   if (text.file.empty()) {
-    throw ConfigError(
-        "nothing to evaluate on: give --data PREFIX (weft data build) or --text FILE");
+    throw ConfigError("no text to evaluate: give --data PREFIX (weft data build) or --text FILE");
   }
   std::ifstream file(text.file, std::ios::binary);
   if (!file) throw ConfigError("--text {}: cannot be read", text.file);
@@ -180,11 +179,12 @@ void add_eval(CLI::App& app) {
   CLI::App* eval = app.add_subcommand("eval", "Evaluate the model of a checkpoint");
   eval->footer(
       "Example: weft eval perplexity --checkpoint runs/quickstart --data runs/quickstart/corpus\n"
-      "Under mpirun the ranks share the texts, and the numbers are the same, bit for bit, for any "
+      "Under mpirun the ranks share the texts; results are bit-identical for any "
       "number of them.\n"
-      "parallel.tensor=N, parallel.expert=N, parallel.expert_tensor=N cut the model over ranks as "
-      "well; sums are then\n"
-      "formed in another order, and losses agree within their roundings.");
+      "parallel.tensor=N, parallel.expert=N, parallel.expert_tensor=N also split the model; "
+      "sums are then
+      "
+      "formed in another order, and losses agree within rounding.");
   add_eval_perplexity(*eval);
   add_eval_per_token(*eval);
   add_eval_needle(*eval);

@@ -27,21 +27,21 @@ Question question_of(const std::string& line, const std::string& where) {
       answer == j.end() || !answer->is_number_integer()) {
     throw ConfigError(
         "{}: needs \"context\" (text), \"options\" (texts) and \"answer\" (the index of the "
-        "right one, from 0)",
+        "correct one, from 0)",
         where);
   }
   Question q;
   q.context = context->get<std::string>();
   for (const auto& option : *options) {
     if (!option.is_string() || option.get<std::string>().empty()) {
-      throw ConfigError("{}: every option must be a text that is not empty", where);
+      throw ConfigError("{}: every option must be a non-empty text", where);
     }
     q.options.push_back(option.get<std::string>());
   }
   const auto right = answer->get<int64_t>();
   if (q.options.size() < 2) throw ConfigError("{}: needs at least two options", where);
   if (right < 0 || right >= static_cast<int64_t>(q.options.size())) {
-    throw ConfigError("{}: answer {} is no index of {} options (0 to {})", where, right,
+    throw ConfigError("{}: answer {} is not an index of {} options (0 to {})", where, right,
                       q.options.size(), q.options.size() - 1);
   }
   q.answer = static_cast<size_t>(right);
@@ -98,7 +98,7 @@ Questions questions_of(const ChoiceOptions& o) {
   if (o.limit > 0 && static_cast<int64_t>(questions.size()) > o.limit) {
     questions.resize(static_cast<size_t>(o.limit));
   }
-  if (questions.empty()) throw ConfigError("{}: holds no question to answer", o.file);
+  if (questions.empty()) throw ConfigError("{}: contains no question to answer", o.file);
   return {std::move(questions), std::move(examples)};
 }
 
@@ -160,11 +160,12 @@ void add_eval_choice(CLI::App& eval) {
   command
       ->add_option(
           "--shots", o->shots,
-          "Answered questions before each one: the first of the file (then left out), or of "
+          "Solved examples before each question: the first of the file (then not scored), or of "
           "--shots-file")
       ->check(CLI::NonNegativeNumber);
-  command->add_option("--shots-file", o->shots_file, "Where those come from");
-  command->add_option("--limit", o->limit, "Only so many questions")->check(CLI::PositiveNumber);
+  command->add_option("--shots-file", o->shots_file, "File of the solved examples");
+  command->add_option("--limit", o->limit, "Maximum number of questions")
+      ->check(CLI::PositiveNumber);
   command->callback([o] {
     const Questions questions = questions_of(*o);
     evaluate(o->eval, [&](EvalSession& session) { choice(questions, session); });

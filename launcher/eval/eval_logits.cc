@@ -64,7 +64,7 @@ void write_logits(const Options& o, ModelHere& here) {
 
 void add_eval_logits(CLI::App& eval) {
   auto o = std::make_shared<Options>();
-  CLI::App* command = eval.add_subcommand("logits", "The model's logits after every token");
+  CLI::App* command = eval.add_subcommand("logits", "Write the model's logits after every token");
   command->footer(
       "Example: weft eval logits --checkpoint runs/tiny --tokens ids.safetensors --out "
       "logits.safetensors\n"

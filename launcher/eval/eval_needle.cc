@@ -196,7 +196,8 @@ void add_eval_needle(CLI::App& eval) {
   command->footer(
       "Example: weft eval needle --checkpoint runs/a --data corpus --lengths 1024,4096 --html "
       "needle.html\n"
-      "standard: the text holds only the answer. easy: it holds the question before it as well.\n"
+      "standard: the text contains only the answer. easy: the question precedes it.
+      "
       "A needle is found when every token of the answer is the model's first choice.\n"
       "JSON: mode, trials, rows [{length, depth, accuracy, loss}], checkpoint.");
   add_eval_options(*command, o->eval, Page::kYes);
@@ -214,10 +215,10 @@ void add_eval_needle(CLI::App& eval) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::Range(0.0, 100.0));
-  command->add_option("--trials", o->trials, "Texts of each kind")
+  command->add_option("--trials", o->trials, "Texts for each length and depth")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--seed", o->seed, "Of needles and haystacks")->capture_default_str();
+  command->add_option("--seed", o->seed, "Seed of needles and haystacks")->capture_default_str();
   command->callback([o] { evaluate(o->eval, [&](EvalSession& session) { needle(*o, session); }); });
 }
 

@@ -187,7 +187,7 @@ void per_token(const PerTokenOptions& o, EvalSession& session) {
     for (const auto& d : documents) longest = std::max(longest, d.size());
     throw ConfigError(
         "--length {}: the longest document has {} tokens; give at most {}, or --join to "
-        "lay documents end to end",
+        "concatenate documents",
         length, longest, longest > 0 ? longest - 1 : 0);
   }
   const int64_t buckets = std::min(o.buckets, length);
@@ -246,7 +246,8 @@ void add_eval_perplexity(CLI::App& eval) {
   command->footer(
       "Example: weft eval perplexity --checkpoint runs/quickstart --data corpus --mode sliding "
       "--stride 128\n"
-      "packed: documents end to end, cut every --sequence tokens, as in training.\n"
+      "packed: documents concatenated, cut every --sequence tokens, as in training.
+      "
       "sliding: windows of --sequence tokens every --stride; tokens but the first of a document "
       "see "
       "at least sequence - stride before them.\n"
@@ -261,7 +262,7 @@ void add_eval_perplexity(CLI::App& eval) {
       ->check(CLI::PositiveNumber);
   command->add_option("--stride", o->stride, "Tokens between windows; default: half of them")
       ->check(CLI::PositiveNumber);
-  command->add_option("--max-tokens", o->max_tokens, "Only so many tokens from the start")
+  command->add_option("--max-tokens", o->max_tokens, "Only the first so many tokens")
       ->check(CLI::PositiveNumber);
   command->callback(
       [o] { evaluate(o->eval, [&](EvalSession& session) { perplexity(*o, session); }); });
@@ -279,12 +280,13 @@ void add_eval_per_token(CLI::App& eval) {
   add_eval_text(*command, o->text);
   command->add_option("--length", o->length, "Positions; default: twice the training length")
       ->check(CLI::PositiveNumber);
-  command->add_option("--buckets", o->buckets, "Neighbouring positions are averaged into so many")
+  command
+      ->add_option("--buckets", o->buckets, "Number of buckets into which positions are averaged")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--max-texts", o->max_texts, "Only so many texts")
       ->check(CLI::PositiveNumber);
-  command->add_flag("--join", o->join, "Lay documents end to end where they are too short");
+  command->add_flag("--join", o->join, "Concatenate documents that are too short");
   command->callback(
       [o] { evaluate(o->eval, [&](EvalSession& session) { per_token(*o, session); }); });
 }

@@ -104,11 +104,12 @@ void add_task(CLI::App& command, std::vector<int64_t>& pairs, RecallTask& task) 
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::PositiveNumber);
-  command.add_option("--queries", task.queries, "Keys asked again; 0: each once")
+  command.add_option("--queries", task.queries, "Queried keys; 0: each key once")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--gap", task.gap, "Tokens without meaning between pairs and queries")
+  command.add_option("--gap", task.gap, "Filler tokens between pairs and queries")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--seed", task.seed, "Of the examples; training and evaluation must differ")
+  command
+      .add_option("--seed", task.seed, "Seed of the examples; training and evaluation must differ")
       ->capture_default_str();
 }
 
@@ -126,10 +127,10 @@ void add_eval_recall(CLI::App& eval) {
       "JSON: examples, gap, vocab, rows [{pairs, accuracy}], checkpoint.");
   add_eval_options(*command, o->eval, Page::kYes);
   add_task(*command, o->pairs, o->task);
-  command->add_option("--examples", o->examples, "Of each number of pairs")
+  command->add_option("--examples", o->examples, "Examples for each number of pairs")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--vocab", o->task.vocab, "Of the examples; default: the model's")
+  command->add_option("--vocab", o->task.vocab, "Vocabulary of the examples; default: the model's")
       ->check(CLI::PositiveNumber);
   command->callback([o] { evaluate(o->eval, [&](EvalSession& session) { recall(*o, session); }); });
 }

@@ -73,8 +73,7 @@ class Session {
     for (const std::string& prompt : prompts) {
       ids.push_back(tokenizer_->encode_prompt(prompt));
       if (ids.back().empty()) {
-        throw ConfigError("a prompt of {} bytes: the tokenizer makes no token of it",
-                          prompt.size());
+        throw ConfigError("a prompt of {} bytes: the tokenizer produced no tokens", prompt.size());
       }
       given += static_cast<int64_t>(ids.back().size());
     }
@@ -186,7 +185,7 @@ std::vector<std::string> given_prompts(const GenerateOptions& o) {
   std::vector<std::string> prompts = o.prompts;
   for (const std::string& prompt : prompts) check_prompt(prompt, "--prompt");
   for (const std::string& stop : o.stops) {
-    if (stop.empty()) throw ConfigError("--stop: is empty; leave it out to stop nowhere");
+    if (stop.empty()) throw ConfigError("--stop: is empty; omit it to disable stop strings");
   }
   if (!o.file.empty() && this_launch().rank == 0) {
     prompts.push_back(text_of(o.file));
@@ -223,17 +222,17 @@ void generate(const GenerateOptions& o) {
 
 void add_generate(CLI::App& app) {
   auto o = std::make_shared<GenerateOptions>();
-  CLI::App* command = app.add_subcommand("generate", "Lets a trained model continue text");
+  CLI::App* command = app.add_subcommand("generate", "Continue text with a trained model");
   command->footer(
       "Example: weft generate --checkpoint runs/quickstart --prompt \"The file\" --tokens 200\n"
-      "The text appears as it is decoded; several prompts are decoded side by side. LSM layers "
+      "The text appears as it is decoded; several prompts are decoded in a batch. LSM layers "
       "carry a state of\n"
       "constant size, softmax layers the keys and values so far.\n"
       "Several ranks: launcher/run -n 4 build/weft generate --checkpoint runs/a --prompt \"The\" "
       "parallel.tensor=2 parallel.expert=4\n"
       "JSON: prompts, texts, tokens, prefill_tokens_per_s, tokens_per_s, state_bytes and "
       "peak_bytes "
-      "(of the rank\nthat has most), ranks, checkpoint.");
+      "(largest over ranks), ranks, checkpoint.");
   add_model_options(*command, o->model);
   command->add_option("--tokenizer", o->tokenizer,
                       "A tokenizer.json; default: the one saved with the checkpoint, else bytes");
@@ -243,7 +242,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--file", o->file, "A file with a prompt");
   command->add_flag("--interactive", o->interactive,
                     "Reads prompts from the terminal, a line each");
-  command->add_option("--tokens", o->tokens, "At most this many new tokens")
+  command->add_option("--tokens", o->tokens, "Maximum number of new tokens")
       ->check(CLI::PositiveNumber);
   command->add_option("--temperature", o->sampling.temperature, "0: always the most probable token")
       ->check(CLI::NonNegativeNumber);
@@ -251,17 +250,16 @@ void add_generate(CLI::App& app) {
       ->check(CLI::NonNegativeNumber);
   command
       ->add_option("--top-p", o->sampling.top_p,
-                   "Only the most probable tokens that hold this much together")
+                   "Only the smallest set of most probable tokens with this total probability")
       ->check(CLI::Range(0.0, 1.0));
   command
       ->add_option("--repetition-penalty", o->sampling.repetition_penalty,
-                   "Above 1: seen tokens are less likely")
+                   "Above 1: repeated tokens become less likely")
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--stop", o->stops, "Ends a text before this string; may be given several times")
+  command->add_option("--stop", o->stops, "Ends a text before this string; repeatable")
       ->allow_extra_args(false);
-  command->add_flag("--endless", o->endless, "Goes on after the end of a document");
-  command->add_option("--seed", o->sampling.seed, "Of the choice of tokens");
+  command->add_flag("--endless", o->endless, "Continue after the end of a document");
+  command->add_option("--seed", o->sampling.seed, "Seed of the sampling");
   command->add_option("--json", o->json, "Writes texts, tokens/s and memory to this file");
   command->callback([o] { generate(*o); });
 }

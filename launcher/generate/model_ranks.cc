@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 constexpr const char* kWhatWorks =
-    "parallel.tensor, parallel.expert and parallel.expert_tensor cut the model, all other ranks "
+    "parallel.tensor, parallel.expert and parallel.expert_tensor split the model, other ranks "
     "share the texts";
 
 DType precision_of(const ModelOptions& options, const Config& config) {
@@ -32,11 +32,13 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
                   fmt::format("f32 or bf16; default: {}",
                               options.precision.empty() ? "as trained" : options.precision))
       ->check(CLI::IsMember({"f32", "bf16"}));
-  command.add_option("--threads", options.threads, "0: this rank's share of the cores")
+  command
+      .add_option("--threads", options.threads,
+                  "Threads per rank; 0: this rank's share of the cores")
       ->check(CLI::NonNegativeNumber);
   command.add_option("key=value", options.layout,
                      "Under mpirun: parallel.tensor=N, parallel.expert=N, parallel.expert_tensor=N "
-                     "cut the model; all other ranks share the texts");
+                     "split the model; other ranks share the texts");
 }
 
 ModelHere::ModelHere(const std::string& checkpoint, DType precision, int threads,
@@ -62,8 +64,10 @@ Config under_layout(const FoundCheckpoint& found, const std::vector<std::string>
   config.parallel = {};
   config = config_from_text(resolved(config), found.path, layout);
   const ParallelConfig& p = config.parallel;
-  refuse_axis(config, "parallel.pipe", p.pipe, "a token passes all layers before the next begins");
-  refuse_axis(config, "parallel.sequence", p.sequence, "decoding takes tokens one after the other");
+  refuse_axis(config, "parallel.pipe", p.pipe,
+              "decoding runs all layers of a token before the next token");
+  refuse_axis(config, "parallel.sequence", p.sequence,
+              "decoding processes one token after the other");
   return config;
 }
 

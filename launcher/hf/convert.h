@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// A Hugging Face folder seen as a Weft model; everything but the numbers is checked.
+// A Hugging Face folder read as a Weft model; checked except for the values of weights.
 struct ImportPlan {
   std::string family;
   Config config;
@@ -24,19 +24,19 @@ std::string import_model(Runtime& runtime, HfFolder& from, const std::string& fo
 
 enum class FileDtype : uint8_t { kAsImported, kF32, kF16, kBF16 };
 struct ExportOptions {
-  FileDtype dtype = FileDtype::kAsImported;  // of a model that was not imported: as trained
+  FileDtype dtype = FileDtype::kAsImported;  // for a model that was not imported: as trained
   int64_t shard_bytes = int64_t{5} << 30;
 };
 struct ExportReport {
   std::string family;
   int64_t tensors = 0, files = 0;
 };
-// Writes a new folder, tensor by tensor. `asked` is the path the user gave: files that came with an
-// imported model are looked for beside it and beside what the run started from.
+// Writes a new folder, tensor by tensor. `asked` is the user's path: files that accompany an
+// imported model are searched in its folder and in that of the run's initial checkpoint.
 ExportReport export_model(Runtime& runtime, const std::string& asked, const std::string& folder,
                           const ExportOptions& options);
 
-// What an import keeps of a folder, in "hf" of the folder it wrote.
+// Subfolder in which an import stores accompanying files.
 inline constexpr const char* kCarried = "hf";
 inline constexpr const char* kTypesFile = "weft_tensor_types.json";
 

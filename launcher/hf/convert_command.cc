@@ -32,14 +32,15 @@ void add_import(CLI::App& app) {
     bool dry = false;
   };
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("import", "A Hugging Face folder as a checkpoint");
+  CLI::App* command = app.add_subcommand("import", "Import a Hugging Face folder as a checkpoint");
   command->footer(
       "Example: weft convert import Qwen3-30B-A3B runs/qwen\n"
       "         weft convert import Qwen3-30B-A3B --dry-run\n"
-      "Writes CKPT/checkpoints, CKPT/config.toml (weft train CKPT/config.toml goes on from there) "
+      "Writes CKPT/checkpoints, CKPT/config.toml (weft train CKPT/config.toml continues from "
+      "there) "
       "and "
       "CKPT/hf\n"
-      "(tokenizer and what else goes with the model). Tensors pass one at a time, whatever the "
+      "(tokenizer and other accompanying files). Tensors are read one at a time, for any "
       "model's "
       "size.\n"
       "Classes, by config.json's model_type:\n" +
@@ -66,13 +67,14 @@ void add_export(CLI::App& app) {
     double shard_gb = 5.0;
   };
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("export", "A checkpoint as a Hugging Face folder");
+  CLI::App* command = app.add_subcommand("export", "Export a checkpoint as a Hugging Face folder");
   command->footer(
       "Example: weft convert export runs/qwen/run out/qwen-tuned\n"
-      "An imported model keeps its class, its types and the files that came with it. Weft's own "
+      "An imported model keeps its class, its types and its accompanying files. Weft's own "
       "models "
       "take the\n"
-      "first class that says all of them; \"weft\" holds any other with Weft's names.\n" +
+      "first class that represents them completely; \"weft\" covers all others, with Weft's names.
+      " +
       family_list());
   command->add_option("CKPT", o->from, "A checkpoint, or a run's folder (its newest one)")
       ->required();
@@ -99,7 +101,7 @@ void add_export(CLI::App& app) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("convert", "Hugging Face folders in and out");
+  CLI::App* command = app.add_subcommand("convert", "Import and export Hugging Face folders");
   command->require_subcommand(1);
   add_import(*command);
   add_export(*command);

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder of files that came with an imported model: beside the checkpoint, or beside the one
-// that its run started from. Empty when there is none.
+// The folder of files that accompany an imported model: next to the checkpoint, or next to the
+// initial checkpoint of its run. Empty when there is none.
 std::string carried_with(const std::string& path, const std::string& init) {
   for (const std::string& start : {path, init}) {
     if (start.empty()) continue;
@@ -26,7 +26,7 @@ std::string carried_with(const std::string& path, const std::string& init) {
   return "";
 }
 
-// How tensors were stored in the folder that was imported.
+// Types of tensors in the imported folder.
 class Types {
  public:
   Types(const std::string& carried, FileDtype asked, const std::string& precision)
@@ -63,7 +63,7 @@ Tensor in_file_type(Pool& pool, const Tensor& f32, const SafetensorsWriter::Entr
   return out;
 }
 
-// Tensors of a folder out of a checkpoint's.
+// Assembles a folder's tensors from a checkpoint's.
 class Collector {
  public:
   Collector(Runtime& runtime, const FoundCheckpoint& from, const TensorMap& map)
@@ -101,7 +101,7 @@ class Collector {
   std::map<std::string, std::vector<const TensorLink*>> links_;
 };
 
-// Tensors of one file after the other, none above the limit unless one tensor is.
+// Tensors of each file; files exceed the limit only for a single larger tensor.
 std::vector<std::vector<SafetensorsWriter::Entry>> shards_of(const TensorMap& map,
                                                              const Types& types, int64_t limit) {
   std::vector<std::vector<SafetensorsWriter::Entry>> shards(1);
@@ -146,8 +146,8 @@ void write_tensors(Pool& pool, Collector& from, const std::string& folder,
   write_text_file(folder + "/model.safetensors.index.json", index.dump(2) + "\n");
 }
 
-// The config.json the model came with when it is still that model, else one of the class that says
-// all of it.
+// The imported config.json if it still describes the model, else one of a class that represents it
+// completely.
 Exported describe(const ModelConfig& model, const std::string& carried) {
   if (!carried.empty() && fs::exists(carried + "/config.json")) {
     const HfConfig before = HfConfig::load(carried + "/config.json");
@@ -194,7 +194,7 @@ ExportReport export_from(Runtime& runtime, const FoundCheckpoint& from, const st
     name_type(as.config, types.usual());
     as.text = as.config.dump(2) + "\n";
   }
-  write_text_file(folder + "/config.json", as.text);  // last: a folder with it is whole
+  write_text_file(folder + "/config.json", as.text);  // last: its presence marks a complete folder
   return {as.family->name, static_cast<int64_t>(map.order().size()),
           static_cast<int64_t>(shards.size())};
 }
@@ -210,7 +210,7 @@ ExportReport export_model(Runtime& runtime, const std::string& asked, const std:
   use_checkpoint(asked, [&](const FoundCheckpoint& from) {
     try {
       report = export_from(runtime, from, folder, options);
-    } catch (...) {  // half a folder is of no use, and in the way of the next
+    } catch (...) {  // removes an incomplete folder, which would block the next export
       fs::remove_all(folder);
       throw;
     }

@@ -28,8 +28,8 @@ const Family& family_of(const HfConfig& config) {
     if (name == family.name) return family;
     names.emplace_back(family.name);
   }
-  throw ConfigError("{}: model_type = \"{}\" is not a class that Weft reads; {}", config.path(),
-                    name, nearest_or_all(name, names));
+  throw ConfigError("{}: model_type = \"{}\" is not supported; {}", config.path(), name,
+                    nearest_or_all(name, names));
 }
 
 Exported family_for(const ModelConfig& model) {
@@ -41,7 +41,7 @@ Exported family_for(const ModelConfig& model) {
     try {
       if (same_model(family.read(HfConfig(*config, family.name)), model))
         return {&family, *config, ""};
-    } catch (const ConfigError&) {  // says more than this class can
+    } catch (const ConfigError&) {  // the model does not fit this class
     }
   }
   WEFT_CHECK(false, "no class for a model, not even weft");

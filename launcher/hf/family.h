@@ -10,38 +10,38 @@
 
 namespace weft {
 
-// One class of published models: launcher/hf/families.def lists them, each has a file of its own
-// with these three functions.
+// One class of published models: launcher/hf/families.def lists them; each has its own file with
+// these three functions.
 struct Family {
   const char* name;        // config.json's model_type
   const char* class_name;  // config.json's architectures
   const char* sentence;
-  // The model that a config.json describes. ConfigError for variants that Weft has no part for.
+  // The model that a config.json describes. ConfigError for unsupported variants.
   ModelConfig (*read)(const HfConfig& config);
-  // What the config.json of such a model would say; nothing for models that are none. It need not
-  // look closely: a model is of this class when reading the answer gives the model again.
+  // The config.json of such a model; empty for models of another kind. The check may be loose: a
+  // model is of this class if reading the result gives the model again.
   std::optional<nlohmann::json> (*write)(const ModelConfig& model);
   void (*map)(const ModelConfig& model, TensorMap& map);
 };
 
 const std::vector<Family>& families();
 
-// By model_type; ConfigError with the nearest one.
+// The class by model_type; otherwise ConfigError with the nearest one.
 const Family& family_of(const HfConfig& config);
 
-// The class whose config.json says all of this model, "weft" when there is none.
+// The class whose config.json represents this model completely, "weft" if there is none.
 struct Exported {
   const Family* family;
   nlohmann::json config;
-  std::string text = {};  // of the config.json it came with, where it is still that one
+  std::string text = {};  // the imported config.json if it still describes the model
 };
 Exported family_for(const ModelConfig& model);
 
-// Whether two models compute the same from the same weights, however their configs say it. Losses,
-// capacities and ways to compute do not count.
+// True if two models compute the same function of the same weights, even if their configs differ.
+// Losses, capacities and implementations are not compared.
 bool same_model(const ModelConfig& a, const ModelConfig& b);
 
-// What makes the model what it is, key by key, defaults filled in: for messages and comparisons.
+// Properties of a model by key, with defaults filled in: for messages and comparisons.
 std::map<std::string, std::string> model_facts(const ModelConfig& model);
 
 }  // namespace weft

@@ -24,11 +24,11 @@ std::string listed(const std::vector<std::string>& names) {
                      fmt::join(some, ", "), names.size() > kMost ? ", ..." : "");
 }
 
-// Names of files that an index may give: plain ones, inside the folder.
+// Allows only plain file names, inside the folder.
 void check_plain(const std::string& index, const std::string& name) {
   if (name.find('/') == std::string::npos && name.ends_with(".safetensors")) return;
   throw ConfigError(
-      "{}: names the file {}; files of a folder have plain names that end in "
+      "{}: names the file {}; files of an index need plain names that end in "
       ".safetensors",
       index, printable(name));
 }
@@ -48,7 +48,7 @@ std::string config_in(const std::string& folder) {
     throw ConfigError("{}: is not a folder; name one with config.json and *.safetensors", folder);
   }
   if (!fs::exists(folder + "/config.json")) {
-    throw ConfigError("{}: holds no config.json; name a Hugging Face folder", folder);
+    throw ConfigError("{}: contains no config.json; name a Hugging Face folder", folder);
   }
   return folder + "/config.json";
 }
@@ -62,7 +62,7 @@ HfFolder::HfFolder(std::string path)
     const std::vector<std::string> names = safetensors_in(path_);
     if (names.size() > 1) {
       throw ConfigError(
-          "{}: holds {} safetensors files and no {}, which says what belongs to the model", path_,
+          "{}: contains {} safetensors files but no {}, which lists those of the model", path_,
           names.size(), kIndex);
     }
     for (const std::string& name : names) open(name);
@@ -80,25 +80,24 @@ HfFolder::HfFolder(std::string path)
   for (const auto& [tensor, found] : tensors_) {
     const std::string file = fs::path(found.file->path()).filename().string();
     if (map.text(tensor, "") == file) continue;
-    throw ConfigError("{}: tensor {} stands in {}, the index says {}", index_path,
-                      printable(tensor), file,
-                      map.has(tensor) ? map.text(tensor, "") : "nothing of it");
+    throw ConfigError("{}: tensor {} is in {}, but the index names {}", index_path,
+                      printable(tensor), file, map.has(tensor) ? map.text(tensor, "") : "no file");
   }
   std::vector<std::string> absent;
   for (const auto& [tensor, ignored] : map.json().items()) {
     if (!tensors_.contains(tensor)) absent.push_back(tensor);
   }
-  if (!absent.empty()) throw ConfigError("{}: no file holds {}", index_path, listed(absent));
+  if (!absent.empty()) throw ConfigError("{}: no file contains {}", index_path, listed(absent));
 }
 
 void HfFolder::open(const std::string& name) {
   if (!fs::exists(path_ + "/" + name)) {
-    throw ConfigError("{}/{}: names the file {}, which is not there", path_, kIndex, name);
+    throw ConfigError("{}/{}: names the file {}, which does not exist", path_, kIndex, name);
   }
   const SafetensorsFile& file = files_.emplace_back(path_ + "/" + name);
   for (const FileTensor& tensor : file.tensors()) {
     if (tensors_.emplace(tensor.name, Found{&file, &tensor}).second) continue;
-    throw ConfigError("{}: tensor {} stands in two files, the second is {}", path_,
+    throw ConfigError("{}: tensor {} is in two files; the second is {}", path_,
                       printable(tensor.name), name);
   }
 }
@@ -119,7 +118,7 @@ void HfFolder::check_against(const TensorMap& map) const {
     if (found == tensors_.end()) {
       missing.push_back(name);
     } else if (!(found->second.tensor->shape == map.tensors().at(name))) {
-      wrong.push_back(fmt::format("{} is {}, {} makes it {}", name, found->second.tensor->shape,
+      wrong.push_back(fmt::format("{} is {}, {} requires {}", name, found->second.tensor->shape,
                                   "config.json", map.tensors().at(name)));
     }
   }
@@ -131,7 +130,7 @@ void HfFolder::check_against(const TensorMap& map) const {
   if (!unexpected.empty()) problem += fmt::format("\n  not of this model {}", listed(unexpected));
   if (!wrong.empty()) problem += fmt::format("\n  of another shape {}", listed(wrong));
   if (!problem.empty()) {
-    throw ConfigError("{}: the tensors are not those of config.json:{}", path_, problem);
+    throw ConfigError("{}: tensors do not match config.json:{}", path_, problem);
   }
 }
 

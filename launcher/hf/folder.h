@@ -12,8 +12,8 @@
 namespace weft {
 
 // A Hugging Face folder: config.json and tensors, in one safetensors file or in several with an
-// index. Files are mapped and checked completely (core/files/safetensors.h); nothing is executed,
-// files outside the folder are not touched.
+// index. Files are mapped and fully checked (core/files/safetensors.h); no code is executed and no
+// file outside the folder is read.
 class HfFolder {
  public:
   struct Found {
@@ -28,10 +28,9 @@ class HfFolder {
   bool has_tensors() const { return !files_.empty(); }
   const std::map<std::string, Found>& tensors() const { return tensors_; }
 
-  // Gives tensors that stand under another name the map's.
+  // Renames tensors with alternative names to the map's names.
   void rename(const TensorMap& map);
-  // ConfigError that lists what the map asks for and the folder does not hold, what it holds
-  // beyond, and shapes that disagree.
+  // ConfigError that lists missing tensors, unexpected tensors and shapes that differ from the map.
   void check_against(const TensorMap& map) const;
 
   // The rows of a link, as f32, in the shape of the link's box.
@@ -46,8 +45,7 @@ class HfFolder {
   std::map<std::string, Found> tensors_;
 };
 
-// Files beside the weights that go with a model (tokenizer, generation settings, licence): copied
-// from one folder to another.
+// Copies the accompanying files of a model (tokenizer, generation settings, licence).
 void carry_files(const std::string& from, const std::string& to);
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// Granite 4: Mamba2 and attention without or with rotation, experts and a shared one (or that one
-// alone), and four multipliers. Experts are stacked as Weft stacks them.
+// Granite 4: Mamba2, attention with or without rotation, experts with a shared one (or only that),
+// and four multipliers. Experts are stacked as in Weft.
 #include "launcher/hf/mamba_parts.h"
 #include "launcher/hf/parts.h"
 

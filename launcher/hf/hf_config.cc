@@ -17,7 +17,7 @@ std::string shortened(const nlohmann::json& value) {
   return text.size() <= 80 ? text : text.substr(0, 77) + "...";
 }
 
-// Python writes Infinity and NaN where JSON has no word; here they become null.
+// Python writes Infinity and NaN, which JSON lacks; here they become null.
 std::string plain_json(const char* text, int64_t size) {
   std::string out(text, text + size);
   bool quoted = false;
@@ -47,7 +47,7 @@ HfConfig::HfConfig(nlohmann::json object, std::string path)
 HfConfig HfConfig::load(const std::string& path) {
   const MappedFile file(path);
   if (file.size() > kLargestConfig) {
-    throw ConfigError("{}: has {} bytes; a config.json has at most {}", path, file.size(),
+    throw ConfigError("{}: {} bytes are too many for a config.json; at most {}", path, file.size(),
                       kLargestConfig);
   }
   const std::string text = plain_json(reinterpret_cast<const char*>(file.data()), file.size());
@@ -148,8 +148,7 @@ HfConfig HfConfig::table(const std::string& key) const {
 void HfConfig::only(const std::string& key, const nlohmann::json& value) const {
   const nlohmann::json* mine = find(key);
   if (mine == nullptr || *mine == value) return;
-  refuse(key, fmt::format("Weft has no such variant of this architecture; what works: {}",
-                          shortened(value)));
+  refuse(key, fmt::format("Weft does not support this variant; supported: {}", shortened(value)));
 }
 
 }  // namespace weft

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// A config.json, read key by key. What is missing or has another type is a ConfigError that names
-// file, key and rule. null counts as missing.
+// A config.json, read key by key. A missing key or a wrong type is a ConfigError that names file,
+// key and rule. null counts as missing.
 class HfConfig {
  public:
   HfConfig(nlohmann::json object, std::string path);
@@ -18,7 +18,7 @@ class HfConfig {
   const std::string& path() const { return path_; }
 
   bool has(const std::string& key) const;
-  int64_t integer(const std::string& key) const;  // must be there
+  int64_t integer(const std::string& key) const;  // required
   int64_t integer(const std::string& key, int64_t otherwise) const;
   double number(const std::string& key) const;
   double number(const std::string& key, double otherwise) const;
@@ -28,7 +28,7 @@ class HfConfig {
   std::vector<std::string> texts(const std::string& key) const;  // empty when missing
   HfConfig table(const std::string& key) const;                  // empty when missing
 
-  // Refuses a value that Weft has no part for.
+  // Refuses all other values of the key as unsupported.
   void only(const std::string& key, const nlohmann::json& value) const;
   [[noreturn]] void refuse(const std::string& key, const std::string& rule) const;
 

@@ -24,8 +24,8 @@ void count(ImportPlan& plan) {
   }
 }
 
-// The type of each tensor, so that an export gives the same bits: the most frequent one, and the
-// tensors that have another.
+// Stores the type of each tensor, so that an export gives the same bits: the most frequent type,
+// and the tensors with another one.
 void write_types(const HfFolder& from, const std::string& path) {
   std::map<std::string, int64_t> counts;
   for (const auto& [name, found] : from.tensors()) ++counts[found.tensor->type_name];
@@ -56,7 +56,7 @@ void check_types(const HfFolder& from, const std::vector<TensorLink>& links) {
   }
 }
 
-// One tensor in memory at a time, brought when it is its turn.
+// Reads tensors on demand, one in memory at a time.
 std::string write_checkpoint(Pool& pool, const HfFolder& from, ImportPlan& plan,
                              const std::string& checkpoints, Manifest manifest,
                              const OtherFiles& others) {
@@ -107,7 +107,7 @@ std::unique_ptr<ImportPlan> plan_import(HfFolder& from) {
 std::string import_model(Runtime& runtime, HfFolder& from, const std::string& folder) {
   const std::unique_ptr<ImportPlan> plan = plan_import(from);
   if (!from.has_tensors()) {
-    throw ConfigError("{}: holds no *.safetensors; Weft reads no other format of weights",
+    throw ConfigError("{}: contains no *.safetensors; Weft reads no other format of weights",
                       from.path());
   }
   if (fs::exists(folder) && !fs::is_empty(folder)) {

@@ -1,5 +1,5 @@
-// Jamba: Mamba with norms inside, a softmax layer without rotation now and then, every other
-// feed-forward a mixture of experts.
+// Jamba: Mamba with inner norms, some softmax layers without rotation, and experts in every other
+// feed-forward.
 #include "launcher/hf/parts.h"
 
 namespace weft {

@@ -10,9 +10,9 @@ namespace weft {
 namespace {
 
 constexpr ExpertKeys kKimiKeys{.active = "num_experts_per_token"};
-constexpr double kLatentEpsilon = 1e-6;  // of the class, whatever rms_norm_eps says
+constexpr double kLatentEpsilon = 1e-6;  // fixed by the class, independent of rms_norm_eps
 
-// Keys of older folders stand in a table of their own.
+// Older folders have these keys in a separate table.
 struct LinearKeys {
   int64_t heads, width, taps;
 };
@@ -196,7 +196,7 @@ void map_kimi_linear(const ModelConfig& model, TensorMap& map) {
     if (layer.ffn == "moe") {
       map_sparse(map, names.weft + "moe.", names.hf + "block_sparse_moe.");
     } else {
-      // Published folders say mlp, those that transformers writes say block_sparse_moe here too.
+      // Published folders use mlp, those written by transformers use block_sparse_moe here too.
       map_mlp(map, names.weft + "mlp.", names.hf + "mlp.");
       for (const char* part : {"gate_proj.weight", "up_proj.weight", "down_proj.weight"}) {
         map.also(names.hf + "mlp." + part, names.hf + "block_sparse_moe." + part);

@@ -7,8 +7,8 @@
 
 namespace weft {
 
-// The mixer's options of a layer, those that are not set with their defaults, and widths that 0
-// leaves to the mixer worked out.
+// The mixer options of a layer, with defaults filled in and widths of 0 replaced by the values that
+// the mixer derives.
 class LayerOptions {
  public:
   LayerOptions(const ModelConfig& model, const LayerConfig& layer);

@@ -16,12 +16,12 @@ LayerConfig read_mamba2_layer(const HfConfig& config, const Mamba2Keys& keys,
   config.only(keys.conv_bias, true);
   config.only(keys.bias, false);
   if (config.has("time_step_limit")) {
-    // [0, infinity], which files write in several ways: no finite bound may stand there.
+    // [0, infinity], which files write in several ways: finite bounds are refused.
     const nlohmann::json& limit = config.json()["time_step_limit"];
     const bool free =
         limit.is_array() && limit.size() == 2 && limit[0] == 0.0 && !limit[1].is_number();
     if (!free)
-      config.refuse("time_step_limit", "Weft does not bound time steps; what works: [0, Infinity]");
+      config.refuse("time_step_limit", "Weft does not bound time steps; supported: [0, Infinity]");
   }
   return layer;
 }

@@ -4,11 +4,11 @@
 
 namespace weft {
 
-// Mamba2 under the names of its classes.
+// The config keys of Mamba2, which differ between classes.
 struct Mamba2Keys {
   const char *heads, *groups, *state, *expand, *taps, *conv_bias, *bias;
 };
-// The epsilon of its norm is the model's; the norm is over all channels whatever the groups.
+// Its norm uses the model's epsilon and covers all channels for any number of groups.
 LayerConfig read_mamba2_layer(const HfConfig& config, const Mamba2Keys& keys,
                               const ModelConfig& model);
 void map_mamba2(TensorMap& map, const std::string& weft, const std::string& hf);

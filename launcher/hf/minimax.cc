@@ -1,8 +1,8 @@
-// MiniMax-01: seven layers of Lightning attention to one of softmax attention, experts, and a
-// stream that is normed before it goes past them: x <- alpha norm(x) + beta f(norm(x)).
+// MiniMax-01: seven layers of Lightning attention to one of softmax attention, experts, and
+// residual connections that carry the normed stream: x <- alpha norm(x) + beta f(norm(x)).
 //
-// Lightning attention's qkv_proj is fused per head: q | k | v. Tables of its decays, which folders
-// may hold, follow from the config and are not read.
+// Lightning attention's qkv_proj is fused per head: q | k | v. Folders may contain tables of its
+// decays, which follow from the config and are not read.
 #include <algorithm>
 
 #include "launcher/hf/parts.h"
@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 constexpr ExpertKeys kMinimaxKeys{.experts = "num_local_experts", .ffn = "intermediate_size"};
-constexpr double kLightningEpsilon = 1e-6;  // of the class, whatever rms_norm_eps says
+constexpr double kLightningEpsilon = 1e-6;  // fixed by the class, independent of rms_norm_eps
 
 struct Factors {
   const char *alpha, *beta;

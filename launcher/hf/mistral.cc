@@ -1,4 +1,4 @@
-// Mistral: Llama whose tokens see only the last sliding_window ones.
+// Mistral: Llama with a sliding window over the last sliding_window tokens.
 #include "launcher/hf/parts.h"
 
 namespace weft {

@@ -1,5 +1,5 @@
 // A model's config as facts that can be compared: every option of every layer with its default
-// filled in, numbers written one way, and widths that "0" leaves to the mixer worked out.
+// filled in, numbers in one notation, and widths of 0 replaced by the derived values.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -14,7 +14,7 @@ namespace {
 
 using Facts = std::map<std::string, std::string>;
 
-// Keys of [model.moe] that say how experts are trained or computed, not what they are.
+// Keys of [model.moe] that affect training or implementation of experts but not their function.
 bool about_training(const std::string& key) {
   for (const char* one : {"aux_loss", "aux_scope", "z_loss", "capacity", "drop_policy", "bias_rate",
                           "force_balance", "compute"}) {
@@ -80,7 +80,7 @@ LayerOptions::LayerOptions(const ModelConfig& model, const LayerConfig& layer)
     values_["scale"] = fmt::format("{}", 1.0 / std::sqrt(static_cast<double>(integer("dk"))));
   }
   if (has("rope_scaling")) fill_stretch();
-  // What does nothing is not compared.
+  // Options without effect are not compared.
   if (has("rope") && !flag("rope")) {
     values_.erase("rope_base");
     values_.erase("rope_scaling");
@@ -92,7 +92,7 @@ LayerOptions::LayerOptions(const ModelConfig& model, const LayerConfig& layer)
   if (has("select_norm") && !flag("select_norm")) values_.erase("norm_eps");
 }
 
-// How a rotation is stretched: what its kind does not read is not compared, 0 stands for the usual.
+// Scaling of a rotation: options that its kind does not read are not compared, 0 means the default.
 void LayerOptions::fill_stretch() {
   const std::string kind = has("rope") && !flag("rope") ? "" : text("rope_scaling");
   const bool llama3 = kind == "\"llama3\"", yarn = kind == "\"yarn\"";
@@ -127,7 +127,8 @@ std::map<std::string, std::string> model_facts(const ModelConfig& original) {
   if (uses(model, "moe")) {
     if (model.moe.shared_ffn == 0) model.moe.shared_ffn = model.moe.shared * model.moe.ffn;
     model.moe.shared = 0;
-    // The softmax of all, renormalized over the chosen, is the softmax of the chosen.
+    // Softmax over all experts, renormalized over the chosen ones, equals softmax over the chosen
+    // ones.
     if (model.moe.router == "topk_softmax" && model.moe.n_group == 1) {
       model.moe.router = "softmax";
       model.moe.renormalize = true;

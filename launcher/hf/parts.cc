@@ -11,7 +11,7 @@ bool equal(const LayerConfig& a, const LayerConfig& b) {
          a.options == b.options;
 }
 
-// The shortest pattern that, repeated, gives all letters.
+// The shortest pattern whose repetition gives all letters.
 std::string shortest(const std::string& letters) {
   for (size_t period = 1; period < letters.size(); ++period) {
     bool repeats = true;
@@ -230,7 +230,7 @@ void map_qwen_experts(TensorMap& map, const std::string& weft, const std::string
 }
 
 void read_experts(const HfConfig& config, const ExpertKeys& keys, ModelConfig& model) {
-  // The same number under either of two names.
+  // Folders use either of two names for the number of experts.
   const char* other = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
   model.moe.experts = config.integer(config.has(keys.experts) ? keys.experts : other);
   model.moe.active = config.integer(keys.active);

@@ -1,4 +1,5 @@
-// Qwen2-MoE: biases on q, k and v; experts and a shared expert behind a sigmoid; some layers dense.
+// Qwen2-MoE: biases on q, k and v; experts and a shared expert with a sigmoid gate; some layers are
+// dense.
 #include "launcher/hf/parts.h"
 
 namespace weft {

@@ -1,4 +1,4 @@
-// Qwen3-MoE: QK-norm of each head, experts alone; some layers dense.
+// Qwen3-MoE: QK-norm per head, experts without a shared one; some layers are dense.
 #include "launcher/hf/parts.h"
 
 namespace weft {

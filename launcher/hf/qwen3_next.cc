@@ -1,6 +1,6 @@
 // Qwen3-Next: three layers of Gated DeltaNet to one of attention with an output gate and a rotation
-// of a quarter of each head; norms that scale by 1 + weight; experts and a shared one behind a
-// sigmoid.
+// of a quarter of each head; norms that scale by 1 + weight; experts and a shared one with a
+// sigmoid gate.
 //
 // Gated DeltaNet's projections are fused per key head h of H with its g value heads:
 //   in_proj_qkvz  rows of h: q (dk) | k (dk) | v (g dv) | z (g dv)      in_proj_ba  rows of h: b
@@ -141,7 +141,7 @@ std::optional<nlohmann::json> write_qwen3_next(const ModelConfig& model) {
 
 void map_qwen3_next(const ModelConfig& model, TensorMap& map) {
   map_outer(model, map);
-  map.ignored("mtp.");  // heads that guess several tokens ahead, which transformers leaves out too
+  map.ignored("mtp.");  // heads for multi-token prediction, which transformers ignores too
   for (int64_t i = 0; i < model.layers; ++i) {
     const LayerNames names = layer_names(i);
     const LayerConfig& layer = layer_config_of(model, i);

@@ -1,5 +1,5 @@
 // The rotation of softmax attention in config.json: rope_parameters, or rope_scaling and rope_theta
-// of older folders (which, where both stand, the transformers package reads first).
+// of older folders (which the transformers package prefers if both are present).
 #include <cmath>
 
 #include "launcher/hf/parts.h"
@@ -19,14 +19,14 @@ std::string kind_of(const HfConfig& config, const char* key, const HfConfig& rop
                                  kind));
 }
 
-// Positions of the texts that the model was trained on before it was stretched.
+// Training length before the rotation was scaled.
 int64_t first_length(const HfConfig& config, const HfConfig& rope) {
   constexpr const char* kKey = "original_max_position_embeddings";
   if (config.has(kKey)) return config.integer(kKey);
   return rope.has(kKey) ? rope.integer(kKey) : config.integer("max_position_embeddings");
 }
 
-// 0, as a missing key, stands for the usual number.
+// 0 and a missing key mean the default.
 double number_or(const HfConfig& rope, const char* key, double usual) {
   const double value = rope.number(key, 0.0);
   return value == 0 ? usual : value;
@@ -36,7 +36,7 @@ double growth(double factor, double share) {
   return factor <= 1 ? 1.0 : 0.1 * share * std::log(factor) + 1.0;
 }
 
-// By how much yarn lets q and k grow.
+// Factor by which yarn scales q and k.
 double attention_factor(const HfConfig& rope, double factor) {
   if (rope.has("attention_factor")) return rope.number("attention_factor");
   const double one = rope.number("mscale", 0.0), all = rope.number("mscale_all_dim", 0.0);

@@ -63,7 +63,7 @@ void TensorMap::rows(const std::string& weft, const Rows& mine, const std::strin
 }
 
 bool TensorMap::ignores(const std::string& hf) const {
-  // Old folders hold the frequencies of the rotation, which follow from the config.
+  // Old folders contain the frequencies of the rotation, which follow from the config.
   if (hf.ends_with("rotary_emb.inv_freq")) return true;
   return std::any_of(ignored_.begin(), ignored_.end(), [&](const std::string& name) {
     return name.ends_with('.') ? hf.starts_with(name) : hf == name;

@@ -1,6 +1,6 @@
-// Weft's own class, for models that no other one describes: config.json carries the [model] table
-// of Weft's config as text under "weft_model", and tensors keep Weft's names. Nothing is lost, and
-// importing the folder gives the model again.
+// Weft's own class, for models that fit no other: config.json contains the [model] table of Weft's
+// config as text under "weft_model", and tensors keep Weft's names. Importing the folder gives
+// exactly the model again.
 #include "launcher/hf/parts.h"
 
 namespace weft {

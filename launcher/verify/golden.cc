@@ -110,7 +110,7 @@ void Comparison::allow_for(const Comparison& rounded) {
 void Comparison::check(Exec& exec, const std::string& key, const Tensor& got) {
   if (!golden_.has(key)) return;
   const Tensor want_tensor = golden_.result(exec, key);
-  WEFT_CHECK(want_tensor.elements() == got.elements(), "{}: {} against the file's {}", key,
+  WEFT_CHECK(want_tensor.elements() == got.elements(), "{}: {} but the file has {}", key,
              got.shape(), want_tensor.shape());
   const std::vector<double> want = numbers(want_tensor), have = numbers(got);
   double largest = 0, error = 0;
@@ -119,7 +119,7 @@ void Comparison::check(Exec& exec, const std::string& key, const Tensor& got) {
     const double e = std::abs(have[i] - want[i]);
     error = std::isnan(e) ? INFINITY : std::max(error, e);
   }
-  constexpr double kNothing = 1e-6;  // a reference below this is compared absolutely
+  constexpr double kNothing = 1e-6;  // references below this are compared absolutely
   const bool absolute = largest < kNothing;
   const bool gradient = key.starts_with("grad.");
   double allowed = absolute ? kNothing : (gradient ? tolerance_.gradient : tolerance_.output);
@@ -162,8 +162,8 @@ void load_weights(Exec& exec, const GoldenCase& golden, ParameterStore& store,
     const std::string key = "w." + p.spec.name.substr(scope.size());
     const FileTensor& stored = golden.file().at(key);
     if (!(stored.shape == p.shape)) {
-      throw ConfigError("{}: {} is {}, the layer's is {}", golden.file().path(), key, stored.shape,
-                        p.shape);
+      throw ConfigError("{}: {} is {}, but the layer's is {}", golden.file().path(), key,
+                        stored.shape, p.shape);
     }
     golden.file().read_into(stored, p.master);
     if (golden.rounded_weights && !p.spec.f32) {

@@ -15,11 +15,10 @@
 
 namespace weft {
 
-// One golden case: inputs, weights, cotangents and what an outside implementation made of them in
-// f64. Keys: in.*, w.*, state0.i, cu_seqlens, out.*, cot.*, grad.*. In bf16 a file of the same name
-// in the folder rounded/ beside it, where there is one, has results of the same computation in f64
-// with all that bf16 rounds rounded: of cases that those roundings alone move further than the
-// tolerance, however they are computed.
+// One golden case: inputs, weights, cotangents and results of an independent implementation in f64.
+// Keys: in.*, w.*, state0.i, cu_seqlens, out.*, cot.*, grad.*. For bf16, an optional file of the
+// same name in the subfolder rounded/ has results computed in f64 with every value rounded that
+// bf16 rounds: for cases that these roundings alone move further than the tolerance.
 class GoldenCase {
  public:
   GoldenCase(const std::string& path, DType precision);
@@ -27,16 +26,16 @@ class GoldenCase {
   std::string kind, mixer;
   nlohmann::json config;
   DType precision;
-  ExpertMode expert_mode = ExpertMode::kGrouped;  // of cases with experts; not the file's business
-  // What is rounded to bf16 when it is read, whatever the precision.
+  ExpertMode expert_mode = ExpertMode::kGrouped;  // for cases with experts; not stored in the file
+  // Values that are rounded to bf16 when read, in every precision.
   bool rounded_inputs = false, rounded_weights = false;
-  // Whether choices between experts or memories can be expected to come out as in the file.
+  // True if choices of experts or memories must equal those of the file.
   bool exact() const { return precision == DType::kF32 && !rounded_inputs && !rounded_weights; }
 
   bool has(const std::string& key) const { return file_.find(key) != nullptr; }
   const Shape& shape(const std::string& key) const { return file_.at(key).shape; }
   const SafetensorsFile& file() const { return file_; }
-  // Whether results have bf16's roundings; then nothing more is allowed for.
+  // True if the results include bf16's roundings; then the tolerance is not widened.
   bool rounded_results() const { return rounded_.has_value(); }
   // out.* or grad.*, as stored.
   Tensor result(Exec& exec, const std::string& key) const;
@@ -45,7 +44,7 @@ class GoldenCase {
   Tensor read(Exec& exec, const std::string& key, DType type) const;
   // [B, T, ...] as rows: [B * T, the rest], in the case's precision. Undefined when absent.
   Tensor rows(Exec& exec, const std::string& key) const;
-  // The states state0.i or cot.state.i, f32; empty when absent.
+  // Reads the states state0.i or cot.state.i, f32; empty when absent.
   std::vector<Tensor> states(Exec& exec, const std::string& prefix) const;
   // cu_seqlens, or one document per batch row of `key`.
   Sequence sequence(Exec& exec, const std::string& key) const;
@@ -66,20 +65,19 @@ class Comparison {
   Comparison(const GoldenCase& golden, Tolerance tolerance)
       : golden_(golden), tolerance_(tolerance) {}
 
-  // A result that moves when nothing but inputs or weights are rounded to bf16 (`rounded`: the case
-  // in f32 arithmetic after that) cannot be known better in bf16: sums over tokens in which nearly
-  // everything cancels, or the norm of something small. The activations in between are rounded as
-  // well, about as often; twice the largest such movement is allowed then.
+  // Rounding only inputs or weights to bf16 (`rounded`: the case in f32 arithmetic after that)
+  // moves some results beyond the tolerance: sums over tokens with strong cancellation, or the norm
+  // of a small vector. bf16 rounds activations about as often, so twice the largest such movement
+  // is allowed.
   void allow_for(const Comparison& rounded);
 
   // Compares with the stored tensor of that key; absent keys are not compared.
   void check(Exec& exec, const std::string& key, const Tensor& got);
   void check_states(Exec& exec, const std::string& prefix, const std::vector<Tensor>& got);
-  // Every w.<name> of the file against the gradient of the parameter called scope + name, with
-  // which it was loaded.
+  // Compares the gradient of every w.<name> of the file with that of the parameter scope + name.
   void check_weights(Exec& exec, ParameterStore& store, const std::string& scope);
 
-  // Nothing was wrong, and nothing that the file holds (out.*, grad.*) was left out.
+  // True if every out.* and grad.* of the file was compared and agrees.
   bool passed() const { return failed_ == 0 && missing().empty(); }
   std::vector<std::string> missing() const;
   double worst() const { return worst_; }
@@ -90,9 +88,9 @@ class Comparison {
   const GoldenCase& golden_;
   Tolerance tolerance_;
   int failed_ = 0;
-  std::map<std::string, double> errors_;    // largest, absolute, of everything compared
-  std::map<std::string, double> movement_;  // by rounding of inputs and weights alone
-  double worst_ = 0, worst_share_ = -1;     // share: of what is allowed
+  std::map<std::string, double> errors_;    // largest absolute error by key
+  std::map<std::string, double> movement_;  // due to rounding of inputs and weights alone
+  double worst_ = 0, worst_share_ = -1;     // share of the tolerance
   std::string worst_key_;
 };
 

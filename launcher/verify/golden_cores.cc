@@ -57,7 +57,7 @@ HeadOptions heads_of(const GoldenCase& golden, const std::string& query) {
 }
 float default_scale(const HeadOptions& h) { return 1.0f / std::sqrt(static_cast<float>(h.dk)); }
 
-// Forward and backward with states, compared; gradients of inputs are left to the caller.
+// Runs forward and backward with states and compares; the caller compares gradients of inputs.
 template <class Recurrence>
 void run_core(Exec& exec, const GoldenCase& golden, Comparison& compare,
               const Recurrence& recurrence, const typename Recurrence::Inputs& in,

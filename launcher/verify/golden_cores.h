@@ -4,8 +4,8 @@
 
 namespace weft {
 
-// Runs a case of kind "core" whose recurrence decays by channel, or HGRN2's lower bounds; false
-// when the case is another.
+// Runs a case of kind "core" whose recurrence decays by channel, or HGRN2's lower bounds; false for
+// other cases.
 bool run_golden_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
 
 }  // namespace weft

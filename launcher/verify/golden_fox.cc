@@ -39,7 +39,7 @@ void check_pruning(Exec& exec, const GoldenCase& golden, kernels::Attention in,
     }
     int32_t* first = host<int32_t>(start) + h * down;
     kernels::find_first_blocks(sums, delta, block, {first, static_cast<size_t>(down)});
-    // One past the last block of queries that a block of keys is computed with.
+    // End of the range of query blocks that use a block of keys.
     for (int64_t i = 0; i < down; ++i) {
       for (int64_t j = first[i]; j < across; ++j) {
         host<int32_t>(end)[h * across + j] = static_cast<int32_t>(i + 1);

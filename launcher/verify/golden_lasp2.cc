@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-// What the ranks found, put together: segments first, as in the file.
+// Combined results of the ranks: segments first, as in the file.
 struct Found {
   Tensor y;                     // [batch * tokens, heads * dv] f32
   Tensor phi, delta, state_in;  // [segments, batch, heads, dk, dk or dv]
@@ -40,7 +40,7 @@ Tensor own_rows(Exec& exec, const GoldenCase& golden, const std::string& key, DT
   return mine;
 }
 
-// A summary's transition as a matrix: what it makes of the identity.
+// A summary's transition as a matrix: its image of the identity.
 Tensor matrix_of(Exec& exec, const SpanRecord& record) {
   const Shape& s = record.summary.update[0].shape();
   const Shape square{s[0], s[1], s[2], s[2]};
@@ -72,7 +72,7 @@ void put_rows(const Tensor& from, const Sequence& sequence, int64_t batch, const
   }
 }
 
-// inputs(exec, sequence, hold) gives what the rule reads of one rank's tokens.
+// inputs(exec, sequence, hold) returns the rule's inputs for one rank's tokens.
 template <class Rule, class Inputs>
 void over_segments(Exec& exec, const GoldenCase& golden, Comparison& compare, const Rule& rule,
                    Inputs inputs) {
@@ -118,7 +118,7 @@ void run_lasp2(Exec& exec, const GoldenCase& golden, Comparison& compare) {
   const Shape &q = golden.shape(q_key), &v = golden.shape("in.v");
   const HeadOptions heads{.heads = q[2], .kv_heads = q[2], .dk = q[3], .dv = v[3]};
   const float scale = reads_r ? 1.0f : 1.0f / std::sqrt(static_cast<float>(q[3]));
-  // Views stay valid while `hold` has their tensors; what a case does not have is not given.
+  // Views stay valid while `hold` has their tensors; inputs that a case lacks stay absent.
   const auto read = [&](Exec& own, const Sequence& sequence, std::vector<Tensor>& hold,
                         const std::string& key, DType type) -> ConstView {
     if (!golden.has(key)) return {};
@@ -160,7 +160,7 @@ void run_lasp2(Exec& exec, const GoldenCase& golden, Comparison& compare) {
                                          pg(e, s, h), alpha(e, s, h), beta(e, s, h)};
                   });
   } else {
-    throw ConfigError("lasp2 {} cannot be run yet", name);
+    throw ConfigError("lasp2 {} is not supported", name);
   }
 }
 

@@ -4,9 +4,9 @@
 
 namespace weft {
 
-// Cases "lasp2": a core over the segments of a sequence, each on a rank (a thread) of its own. What
-// a segment does to a state (segment_phi, segment_delta), what enters it (segment_state_in) and
-// what all of them give.
+// Cases "lasp2": a core over the segments of a sequence, each on its own rank (a thread). Checks a
+// segment's effect on a state (segment_phi, segment_delta), its initial state (segment_state_in)
+// and the outputs.
 bool is_lasp2(const GoldenCase& golden);
 void run_lasp2(Exec& exec, const GoldenCase& golden, Comparison& compare);
 

@@ -5,12 +5,12 @@
 
 namespace weft {
 
-// Cases of a mixture of memories. In low precision the routing is the file's: margins between
-// memories are smaller than the rounding.
+// Cases of a mixture of memories. In low precision the routing is taken from the file: margins
+// between memories are smaller than the rounding.
 void give_memories(Exec& exec, const GoldenCase& golden, const Build& build, StepContext& step);
 
-// The router's choice and weights, and the balance loss that the layer reported. Nothing for other
-// cases.
+// The router's choice and weights, and the balance loss that the layer reported. Does nothing for
+// other cases.
 void check_memories(Runtime& runtime, const GoldenCase& golden, StepContext& step,
                     Comparison& compare);
 

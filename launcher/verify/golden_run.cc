@@ -19,7 +19,7 @@
 namespace weft {
 namespace {
 
-// Golden names of options and mixers to ours; everything else is called the same.
+// Maps golden names of options and mixers to ours; all other names are equal.
 std::string our_name(const std::string& golden) {
   static const std::map<std::string, std::string> kNames = {{"H", "heads"},
                                                             {"Hkv", "kv_heads"},
@@ -39,7 +39,7 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
   for (const auto& [key, value] : config.items()) {
     const std::string name = our_name(key);
     if (golden.mixer == "rwkv7" && name != "heads") continue;  // widths follow from the hidden one
-    // Files of Liger name tau beside every form, we where it has a meaning.
+    // Files of Liger have tau for every form; we accept it only where it has an effect.
     const std::string form = config.value("form", "");
     if (name == "tau" && (form == "hgrn2" || form == "rwkv6" || form == "mamba2")) continue;
     if (value.is_boolean())
@@ -51,7 +51,7 @@ OptionTable options_of(const GoldenCase& golden, const nlohmann::json& config,
     else
       table.set(name, value.get<std::string>());
   }
-  // What golden files tell by the presence of weights, configs say by name.
+  // Golden files imply options by the presence of weights; configs name them.
   const auto flag = [&](const char* weight, const char* option) {
     if (golden.has("w." + scope + weight)) table.set(option, true);
   };
@@ -159,7 +159,7 @@ void run_layer(Runtime& runtime, const GoldenCase& golden, Comparison& compare) 
   const OptionTable options = options_of(golden, golden.config, "");
   Build build = build_of(store, golden, golden.shape("in.x")[2]);
   StepContext step{.aux_scale = 0.0f};  // the file's gradients are those of y alone
-  if (golden.has("in.v_first")) {       // of the first layer: this is a later one
+  if (golden.has("in.v_first")) {       // the first layer's value: this is a later layer
     step.first_value = golden.rows(exec, "in.v_first");
     build.layer = 1, build.layers = 2;
   }
@@ -214,7 +214,7 @@ MoeOptions moe_options(const GoldenCase& golden, const nlohmann::json& config,
           .shared_gate = gate ? SharedGate::kSigmoid : SharedGate::kNone};
 }
 
-// The weights that were used: 0 where a pair was dropped.
+// The effective weights: 0 for dropped pairs.
 Tensor used_weights(Exec& exec, const Routing& routing) {
   const int64_t rows = routing.order.token.elements();
   const Tensor sorted = exec.empty({rows}), used = exec.empty(routing.weight.shape());
@@ -223,7 +223,7 @@ Tensor used_weights(Exec& exec, const Routing& routing) {
   return used;
 }
 
-// In low precision the routing is the file's: margins between experts are smaller than the
+// In low precision the routing is taken from the file: margins between experts are smaller than the
 // rounding.
 std::optional<Routing> routing_of(Exec& exec, const GoldenCase& golden) {
   if (golden.precision == DType::kF32 || !golden.has("out.index")) return std::nullopt;
@@ -336,7 +336,7 @@ void run_case(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   else if (golden.kind == "block")
     run_block(runtime, golden, compare);
   else
-    throw ConfigError("{} {} cannot be run yet", golden.kind, golden.mixer);
+    throw ConfigError("{} {} is not supported", golden.kind, golden.mixer);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace weft {
 
-// Cores "rebased", "s4", "mamba", "mamba2" and "mlstm"; false when the case is another.
+// Cores "rebased", "s4", "mamba", "mamba2" and "mlstm"; false for other cases.
 bool run_ssm_core(Exec& exec, const GoldenCase& golden, Comparison& compare);
 
 }  // namespace weft

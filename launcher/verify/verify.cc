@@ -17,7 +17,7 @@ struct VerifyOptions {
   int threads = 0;
 };
 
-// One line; true when the case passed.
+// Prints one line; true when the case passed.
 bool verify_one(Runtime& runtime, const std::string& path, DType precision, Tolerance tolerance) {
   const std::string name = std::filesystem::path(path).filename().string();
   try {
@@ -60,18 +60,20 @@ void add_verify(CLI::App& app) {
   command->footer(
       "Example: weft verify tests/golden/*.safetensors --precision bf16\n"
       "Errors are relative to the tensor's largest magnitude (absolute where the reference is "
-      "zero). A result of a mixer (layer or core) that rounding its inputs or weights to bf16 "
-      "alone moves further "
-      "than half the tolerance may in bf16 be off by twice that; where a folder rounded/ beside "
+      "zero). In bf16, if rounding only inputs or weights of a mixer (layer or core) "
+      "moves a result by more "
+      "than half the tolerance, twice that movement is allowed; if a subfolder rounded/ "
       "the file "
-      "has results with the roundings of bf16, those hold instead. Exit 0 only when all passed.");
+      "has results with the roundings of bf16, these are compared instead. Exit code 0 only if all "
+      "passed.");
   command->add_option("files", o->files, "Golden cases (safetensors)")->required();
   command->add_option("--device", o->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--precision", o->precision, "f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}));
   command
-      ->add_option("--tolerance", o->tolerance,
-                   "Replaces the defaults (f32: 2e-5 outputs, 2e-4 gradients; bf16: 2e-2, 5e-2)")
+      ->add_option(
+          "--tolerance", o->tolerance,
+          "Tolerance instead of the defaults (f32: 2e-5 outputs, 2e-4 gradients; bf16: 2e-2, 5e-2)")
       ->check(CLI::PositiveNumber);
   command->add_option("--threads", o->threads, "0: every core");
   command->final_callback([o] {

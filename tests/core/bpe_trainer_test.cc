@@ -12,7 +12,7 @@
 namespace weft::test {
 namespace {
 
-// The definition, word for word: counts all pairs anew for every merge.
+// The literal definition: recounts all pairs for every merge.
 BpeVocabulary naive(const WordCounts& words, int64_t vocab, int64_t first_id, int64_t min_count) {
   BpeVocabulary out;
   out.tokens.resize(static_cast<size_t>(first_id));
@@ -59,7 +59,8 @@ BpeVocabulary naive(const WordCounts& words, int64_t vocab, int64_t first_id, in
   return out;
 }
 
-// Few letters and long words: many ties, overlapping pairs (aaa) and several ways to one token.
+// Few letters and long words give many ties, overlapping pairs (aaa) and several derivations of one
+// token.
 WordCounts some_words(uint64_t seed) {
   WordCounts words;
   const RandomStream rng(seed, "words");

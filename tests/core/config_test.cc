@@ -22,7 +22,7 @@ heads = 8
 rope = true
 )";
 
-// The message of the ConfigError that reading `text` ends with.
+// The message of the ConfigError of reading `text`.
 std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {}) {
   try {
     config_from_text(text, "x.toml", overrides);
@@ -72,8 +72,8 @@ TEST(Config, RefusesWrongTypes) {
   EXPECT_EQ(refusal(small + "[optimizer]\nlr = true\n"),
             "x.toml:11:6: optimizer.lr = true is true or false; it must be a number of at least 0");
   EXPECT_EQ(refusal("model = 3\n"),
-            "x.toml:1:1: model is an integer; it must be a table, written as a line [model] and "
-            "keys below");
+            "x.toml:1:1: model is an integer; it must be a table: a line [model] with keys "
+            "below it");
   EXPECT_NE(refusal(small + "[run]\ndir = 1979-05-27\n").find("x.toml:11:7: dates and times"),
             std::string::npos);
 }
@@ -222,7 +222,7 @@ TEST(Override, RefusesWhatIsNoOverride) {
             "(weft train --explain all)");
   EXPECT_NE(refusal_of_override("parallel.data=2").find("known: tensor, pipe, sequence"),
             std::string::npos);
-  // A line end must not smuggle in a second key.
+  // A line break must not add a second key.
   EXPECT_NE(refusal_of_override("train.steps=3\nx = 4").find("is a string"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// The pass over a dataset that threads and ranks share: the same findings however it is cut.
+// The pass over a dataset that threads and ranks share gives equal findings for every division.
 #include "core/data/dataset_pass.h"
 
 #include <cstring>
@@ -30,7 +30,7 @@ void put_token(const std::string& bin, int64_t index, uint16_t value) {
   put_file(bin, bytes);
 }
 
-// By `parts` that each look at their blocks.
+// Findings of `parts` passes over their own blocks, combined.
 PassFindings look_in_parts(const IndexedDataset& data, int64_t vocab, int64_t parts) {
   ThreadPool threads(2);
   PassFindings all;
@@ -60,7 +60,7 @@ TEST(DatasetPass, FindsTheFirstBadTokenHoweverItIsCut) {
   const ScratchFolder folder;
   write_large(folder / "x");
   put_token(folder / "x.bin", 2 * kTokensOfBlock + 2, 9);  // the very last
-  // On both sides of a block's border, from the back so that each is the first when its turn comes.
+  // Both sides of a block's border, from the end, so that each is the first bad token in its turn.
   for (const int64_t at :
        {2 * kTokensOfBlock, 2 * kTokensOfBlock - 1, kTokensOfBlock, int64_t{0}}) {
     put_token(folder / "x.bin", at, 8);
@@ -77,8 +77,7 @@ TEST(DatasetPass, FindsTheFirstBadTokenHoweverItIsCut) {
   }
 }
 
-// Sequences with gaps between them, one across a border of blocks: what lies in the gaps is
-// nobody's token.
+// Sequences with gaps between them, one across a border of blocks: bytes in the gaps are no tokens.
 TEST(DatasetPass, LooksAtSequencesOnlyWhereTheyHaveGaps) {
   const ScratchFolder folder;
   std::vector<uint16_t> tokens(kTokensOfBlock + 100, 60000);

@@ -1,4 +1,4 @@
-// What must be called to move on: by the loops of the thread that made it, as long as it lives.
+// Errands are called by loops of the thread that created them, as long as they exist.
 #include "core/threads/errands.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Files as other readers of HDF5 meet them, and files that others made to harm us.
+// Our files read by the HDF5 library, and hostile files.
 #include "core/files/hdf5.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace weft::test {
 namespace {
 
-// A dataset read with the library, whatever stands behind it.
+// Reads a dataset of any layout with the library.
 std::vector<float> read_by_library(const std::string& path, const std::string& name, size_t count) {
   std::vector<float> out(count, -1.0f);
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);

@@ -113,7 +113,7 @@ TEST(IndexedDataset, AllowsGapsAndEmptyDocuments) {
   Files files;
   Index index = sound();
   index.lengths = {0, 2, 1};
-  index.offsets = {0, 2, 10};  // token 1 and the two at 6 belong to nobody
+  index.offsets = {0, 2, 10};  // token 1 and the two at 6 belong to no sequence
   index.documents = {0, 1, 1, 3, 3};
   const IndexedDataset data(files.put(index));
   EXPECT_EQ(data.unused_bytes(), 6);

@@ -1,4 +1,4 @@
-// A manifest is read before anything else of a checkpoint, and may come from anywhere.
+// A manifest is the first file of a checkpoint that is read, and is not trusted.
 #include "core/files/manifest.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Manifest good() {
   return m;
 }
 
-// A manifest whose hash fits: somebody meant it.
+// A manifest with a valid hash, as an attacker can compute it.
 std::string signed_text(const json& body) {
   return json{{"hash", hash_of(body.dump())}, {"manifest", body}}.dump();
 }
@@ -157,7 +157,7 @@ TEST(Manifest, OfOtherTextIsRefused) {
   }
 }
 
-// Boxes at random, many of which cut a tensor apart, against a count of every element.
+// Random boxes, many of which tile a tensor, compared with a count of every element.
 TEST(Manifest, IsOfSlicesThatCoverTensorsOnce) {
   const RandomStream random(4, "boxes");
   uint64_t drawn = 0;
@@ -171,7 +171,7 @@ TEST(Manifest, IsOfSlicesThatCoverTensorsOnce) {
       global.append(1 + draw(4));
       zero.append(0);
     }
-    // Cut in two again and again; at times some are moved.
+    // Repeatedly cut in two; sometimes boxes are moved.
     std::vector<Slice> boxes = {{zero, global}};
     for (int64_t cuts = draw(6); cuts > 0; --cuts) {
       Slice& box = boxes[static_cast<size_t>(draw(std::ssize(boxes)))];

@@ -85,8 +85,8 @@ TEST(Pool, RunsTheSecondStepInTheMemoryOfTheFirst) {
   EXPECT_EQ(pool.reserved(), reserved);
 }
 
-// What is free before the end of the memory is used when it grows: blocks that double in size, each
-// freed before the next, never take more than the largest, and a bit for growing in large pieces.
+// Growth uses the free block at the end: blocks that double in size, each freed before the next,
+// never take more than the largest, plus the granularity of growth.
 TEST(Pool, GrowsAtItsEnd) {
   if (kPoolIsTheHeap) GTEST_SKIP() << "under a sanitizer the pool is the heap";
   Ledger ledger;
@@ -110,7 +110,7 @@ TEST(Pool, SaysSoWhenTheSystemHasNoMoreMemory) {
 }
 
 // Blocks of random sizes, freed in random order, each filled with its own number: an overlap shows
-// as somebody else's number.
+// as another block's number.
 void churn(Pool& pool, uint64_t seed) {
   const RandomStream random(seed, "churn");
   struct Block {

@@ -207,7 +207,7 @@ std::vector<std::string> events_in(const fs::path& folder) {
   return events;
 }
 
-// The events of one step, written into a folder of its own.
+// The events of one step, written into a new folder.
 std::vector<std::string> events_of(const StepMetrics& metrics, const char* folder_name) {
   Folder folder(folder_name);
   MetricsWriter(folder.path.string(), metrics.step).write(metrics);
@@ -300,8 +300,7 @@ TEST(TensorBoard, WritesRecordsThatReadBack) {
   EXPECT_TRUE(value.done());
 }
 
-// Files of this process may not grow beyond so many bytes: writes stop in the middle, as on a full
-// disk.
+// Limits the size of this process's files: writes stop in the middle, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(uintmax_t bytes) {
@@ -338,7 +337,7 @@ TEST(MetricsWriter, LeavesWholeStepsOutWhileNothingCanBeWritten) {
     {
       const FileSizeLimit in_the_middle_of_a_line(fs::file_size(file) + 20);
       for (int64_t step = 2; step <= 4; ++step) write(step);
-      EXPECT_EQ(lines_of(file).size(), 1u);  // a reader meets no half line meanwhile
+      EXPECT_EQ(lines_of(file).size(), 1u);  // readers never see a partial line
     }
     write(5);
     write(6);

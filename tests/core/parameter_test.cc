@@ -70,7 +70,7 @@ struct SplitCase {
   std::string name;
   ParameterSpec spec;
   std::vector<Degree> mesh;
-  int copies;  // how many ranks hold each element
+  int copies;  // number of ranks that hold each element
   int stacked = 0;
 
   friend void PrintTo(const SplitCase& c, std::ostream* out) { *out << c.spec.global.elements(); }
@@ -316,7 +316,7 @@ TEST_F(StoreTest, StartsWeightsAsTheirSpecSays) {
   EXPECT_NEAR(steps, std::log(1e-2), 5 * std::log(100.0) / std::sqrt(12.0 * 10000));
 }
 
-// Rows of a wide matrix, columns of a tall one; no two matrices the same.
+// Checks rows of a wide matrix and columns of a tall one; no two matrices are equal.
 TEST_F(StoreTest, StartsOrthogonalWeightsAtRightAngles) {
   Parameter& wide = declare("wide", {7, 30}, Init::orthogonal(0.5));
   Parameter& tall = declare("tall", {31, 6}, Init::orthogonal(2.0));

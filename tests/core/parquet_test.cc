@@ -102,7 +102,7 @@ TEST_F(ParquetFile, CutAnywhereIsRefused) {
   }
 }
 
-// Any bit may be wrong: never more or fewer texts, and other ones only without checksums.
+// Any flipped bit keeps the number of texts, and changes texts only in files without checksums.
 TEST_F(ParquetFile, WithAFlippedBitIsReadOrRefused) {
   for (const char* name :
        {"nullable_gzip_plain_v2.parquet", "required_snappy_dictionary_v1.parquet",
@@ -135,7 +135,7 @@ MadePage dictionary(const Texts& texts) {
   page.kind = 2;
   return page;
 }
-// Entry 0, so many times.
+// A page with entry 0 repeated.
 MadePage entries(int64_t values) {
   std::string run;
   for (uint64_t rest = static_cast<uint64_t>(values) << 1;; rest >>= 7) {
@@ -178,13 +178,13 @@ TEST_F(ParquetFile, WhoseDictionariesReferToEachOtherIsRefused) {
   EXPECT_SAYS(refusal({{{dictionary({"a"}), entries(2), dictionary({"b"})}}}),
               "a second dictionary");
   EXPECT_SAYS(refusal({{{entries(2)}}}), "a dictionary that is not there");
-  // A dictionary written with the entries of a dictionary: read as plain, which it is not.
+  // A dictionary page with dictionary encoding would be misread as plain.
   MadePage cycle = entries(2);
   cycle.kind = 2;
   EXPECT_SAYS(refusal({{{cycle, entries(2)}}}), "damaged");
   EXPECT_SAYS(refusal({.row_groups = {{dictionary({"a"}), entries(2)}}, .dictionary = 1000000}),
               "the place of a column's dictionary is 1000004");
-  // One that is said to lie behind the data is not looked for.
+  // An offset of the dictionary behind the data is ignored.
   EXPECT_EQ(read({.row_groups = {{dictionary({"a"}), entries(2)}}, .dictionary = 9}),
             (Texts{"a", "a"}));
 }
@@ -195,7 +195,7 @@ TEST_F(ParquetFile, WhoseRowGroupsShareBytesIsRefused) {
   EXPECT_SAYS(refusal(file), "two row groups share byte 4");
 }
 
-// What unpacks to more than its header says, or could ever hold, is refused before memory is taken.
+// Pages that unpack to more than their header says or can contain are refused before allocation.
 TEST_F(ParquetFile, ThatUnpacksToMoreThanItSaysIsRefused) {
   const std::string zeros(1 << 20, '\0');
   std::string snappy_block, zstd_frame(ZSTD_compressBound(zeros.size()), '\0'),
@@ -221,7 +221,7 @@ TEST_F(ParquetFile, ThatUnpacksToMoreThanItSaysIsRefused) {
               "no snappy block unpacks to so much");
 }
 
-// A few bytes that stand for many texts are read as such, a page at a time.
+// A few bytes that encode many texts are read page by page.
 TEST_F(ParquetFile, OfVeryManyEqualTextsIsReadInLittleMemory) {
   MadeFile file{.row_groups = {{dictionary({"word"})}}};
   for (int i = 0; i < 10; ++i) file.row_groups[0].push_back(entries(1 << 20));

@@ -1,4 +1,4 @@
-// Files that are read, links among them, and hashes of what comes in pieces.
+// Reading of files and links, and hashes of data in pieces.
 #include "core/files/regular_file.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(RegularFile, TellsOfBytesThatAreGone) {
   EXPECT_NE(said.find("became shorter while it was read"), std::string::npos) << said;
 }
 
-// The reason tells a file that is gone from one that cannot be opened now.
+// The reason distinguishes a missing file from one that cannot be opened now.
 TEST(RegularFile, TellsWhyItCannotBeOpened) {
   const ScratchFolder folder;
   const auto reason_of = [](const std::string& path, RegularFile::Links links) {

@@ -116,7 +116,7 @@ TEST(Sampler, UsesEveryTokenOfAnEpochOnceAsInputAndOnceAsTarget) {
     EXPECT_EQ(batch.target_tokens, samples * kWidth);
     epochs.insert(inputs);
   }
-  EXPECT_EQ(epochs.size(), 3u);  // shuffled anew
+  EXPECT_EQ(epochs.size(), 3u);  // each shuffled differently
 }
 
 TEST(Sampler, PacksDocumentsWithBordersAndWithoutTargetsAcrossThem) {

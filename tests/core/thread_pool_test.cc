@@ -40,7 +40,7 @@ TEST_P(ThreadPoolOf, KeepsManyTinyLoopsApart) {
     std::array<int64_t, 17> out;
     out.fill(-1);
     pool.run(count, [&](int64_t i) {
-      if (i % 8 == 0 && loop % 64 == 0) std::this_thread::yield();  // lets the others in
+      if (i % 8 == 0 && loop % 64 == 0) std::this_thread::yield();  // lets other threads run
       out[static_cast<size_t>(i)] = loop + i;
     });
     for (int64_t i = 0; i < 17; ++i) {
@@ -52,7 +52,7 @@ TEST_P(ThreadPoolOf, KeepsManyTinyLoopsApart) {
 TEST_P(ThreadPoolOf, WakesWorkersThatWentToSleep) {
   ThreadPool pool(GetParam());
   for (int round = 0; round < 5; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far beyond the spinning
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // far longer than the spinning
     std::atomic<int> done{0};
     pool.run(100, [&](int64_t) { ++done; });
     EXPECT_EQ(done, 100);
@@ -139,7 +139,7 @@ TEST(ThreadPool, UsesItsThreads) {
   EXPECT_EQ(std::set<std::thread::id>(ids.begin(), ids.end()).size(), 3u);
 }
 
-TEST(ThreadPool, WorksBesideAnotherPool) {  // ranks as threads have one each
+TEST(ThreadPool, WorksBesideAnotherPool) {  // ranks as threads have separate pools
   std::vector<std::thread> ranks;
   std::atomic<int64_t> sum{0};
   for (int rank = 0; rank < 4; ++rank) {

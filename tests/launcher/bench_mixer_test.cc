@@ -1,4 +1,4 @@
-// `weft bench mixer` as a user meets it.
+// `weft bench mixer` as a user starts it.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -32,7 +32,7 @@ TEST(BenchMixer, NamesTheProgramItRan) {
   EXPECT_EQ(bench({"--mixer", "gfw", "--seq", "70"})["program"], "two_sided_scan");
 }
 
-// What the page of the mixers takes from it.
+// Output that layers/mixers/README.md cites.
 TEST(BenchMixer, SaysWhatKeptStatesCost) {
   const nlohmann::json both = bench({"--mixer", "kda", "--seq", "256", "--chunk-states", "both"});
   EXPECT_GT(both["bytes_saved"], both["other_bytes_saved"]);
@@ -63,7 +63,7 @@ TEST(BenchMixer, RefusesOneMixersOptionsForAll) {
   EXPECT_NE(outcome.err.find("name the one"), std::string::npos) << outcome.err;
 }
 
-// 16 channels give 136 rows of a state, 128 would give 8256.
+// 16 channels give a state of 136 rows, 128 would give 8256.
 TEST(BenchMixer, TakesTheFeatureWidthThatRebasedWasPublishedWith) {
   const ScratchFolder folder;
   const Outcome outcome = run_weft({"bench", "mixer", "--mixer", "rebased", "--seq", "8", "--heads",
@@ -73,7 +73,7 @@ TEST(BenchMixer, TakesTheFeatureWidthThatRebasedWasPublishedWith) {
   EXPECT_EQ(nlohmann::json::parse(file, nullptr, false)["dk"], 16);
 }
 
-// Of eight blocks of 128 queries and their keys, heads that forget fast keep those at the diagonal.
+// Heads that forget fast keep only the diagonal of the eight blocks of 128 queries and keys.
 TEST(BenchMixer, ReportsTheShareThatFoxPrunes) {
   const std::vector<std::string> fox = {"--mixer",  "fox", "--seq", "1024",
                                         "--decode", "0",   "--acp"};

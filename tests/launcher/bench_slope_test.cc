@@ -1,4 +1,4 @@
-// What `weft bench mixer` concludes from its timings.
+// Statistics of `weft bench mixer`.
 #include "launcher/bench/bench_slope.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(Slope, HasTheIntervalOfItsResiduals) {
   EXPECT_NEAR(slope.half_width, 12.706 * kOff / std::sqrt(3.0), 1e-9);
 }
 
-// One slow repetition of several is not the length's time, and two points are always on a line.
+// One slow repetition does not change a length's median, and two points are always on a line.
 TEST(Slope, IsThatOfMedians) {
   std::vector<Timing> timings;
   for (const double length : {10.0, 100.0, 1000.0}) {

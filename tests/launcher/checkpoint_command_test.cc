@@ -1,4 +1,4 @@
-// `weft checkpoint` as a user meets it, and checkpoints as other programs see them.
+// `weft checkpoint` as a user starts it, and checkpoints read by other programs.
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 class CheckpointCommand : public testing::Test {
  protected:
-  // Two checkpoints of a tiny run on two ranks, so that tensors are cut.
+  // Two checkpoints of a tiny run on two ranks, so that tensors are split.
   CheckpointCommand() {
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
@@ -77,7 +77,7 @@ TEST_F(CheckpointCommand, InspectAndVerifyTellPeopleAndPrograms) {
   EXPECT_EQ(report["checkpoints"][1]["whole"], false);
   EXPECT_NE(report["checkpoints"][1]["damage"].get<std::string>().find("index.h5"),
             std::string::npos);
-  // The index is for others: we need no more than the slices.
+  // The index serves other programs: Weft needs only the slices.
   EXPECT_EQ(open_checkpoint(run).manifest.step, 2);
 
   const Outcome none = run_weft({"checkpoint", "verify", folder / "nowhere"});
@@ -117,7 +117,7 @@ TEST_F(CheckpointCommand, ReshardKeepsEveryTensorInAnyNumberOfFiles) {
   }
 }
 
-// A checkpoint whose manifest fits a file that leads elsewhere: hashes are right, meanings are not.
+// A manifest with correct hashes of a file that is a link.
 TEST_F(CheckpointCommand, AFileThatIsALinkIsRefused) {
   fs::rename(newest + "/rank-00001.h5", folder / "elsewhere.h5");
   fs::create_symlink(folder / "elsewhere.h5", newest + "/rank-00001.h5");
@@ -125,7 +125,7 @@ TEST_F(CheckpointCommand, AFileThatIsALinkIsRefused) {
   EXPECT_NE(said.find("leads elsewhere"), std::string::npos) << said;
 }
 
-// Whoever only reads weights compares what it reads, on whatever rank, and takes the one before.
+// Reading only weights checks the hashes on every rank and falls back to the previous checkpoint.
 TEST_F(CheckpointCommand, ThatIsDamagedGivesWayToTheOneBefore) {
   const std::string file = newest + "/rank-00001.h5";
   fs::resize_file(file, fs::file_size(file) - 1);

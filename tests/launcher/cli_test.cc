@@ -90,7 +90,7 @@ TEST(Info, GivesJsonWithEveryPromisedKey) {
   EXPECT_NE(std::find(routers.begin(), routers.end(), "softmax"), routers.end());
 }
 
-// A command that ends as its argument says, to see how the program ends.
+// A command that ends in the way its argument names, to check exit codes.
 void add_ending(CLI::App& app) {
   CLI::App* command = app.add_subcommand("ending", "For tests");
   auto how = std::make_shared<std::string>();
@@ -154,9 +154,10 @@ TEST(MixerNames, AreCheckedWithTheNearest) {
     check_mixer_names(config, {"softmax", "retnet", "bla"});
     FAIL();
   } catch (const ConfigError& e) {
-    EXPECT_STREQ(e.what(),
-                 "command line: model.layer.L.mixer = \"retnett\" is no mixer; nearest: 'retnet' "
-                 "(weft info --mixers)");
+    EXPECT_STREQ(
+        e.what(),
+        "command line: model.layer.L.mixer = \"retnett\" is not a mixer; nearest: 'retnet' "
+        "(weft info --mixers)");
   }
 }
 

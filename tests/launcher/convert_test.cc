@@ -1,6 +1,6 @@
-// Hugging Face folders in and out. tests/golden/hf holds small random models that the transformers
-// package made, with its logits (tests/e2e/hf_models.py); tests/golden/hf_published the configs of
-// published models with their parameter counts.
+// Import and export of Hugging Face folders. tests/golden/hf has small random models and their
+// logits, made by the transformers package (tests/e2e/hf_models.py); tests/golden/hf_published has
+// configs of published models with their parameter counts.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -85,7 +85,7 @@ TEST_P(StoredFamily, IsExportedWithTheSameBits) {
   EXPECT_NO_THROW(plan_import(again));
 }
 
-// Without the files that came with it, a model is recognized by what it computes.
+// Without its accompanying files, a model is recognized by its function.
 TEST_P(StoredFamily, IsRecognizedWithoutItsConfig) {
   import();
   fs::remove_all(folder / "ckpt/hf");
@@ -304,7 +304,7 @@ precision = "f32"
   }
 }
 
-// What lies in memory at once is a tensor, not the model.
+// Memory holds one tensor at a time, not the model.
 TEST_F(Convert, HoldsOneTensorAtATime) {
   HfFolder from(stored("granitemoehybrid"));
   int64_t largest = 0;

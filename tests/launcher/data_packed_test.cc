@@ -14,7 +14,7 @@ std::string frame(const std::string& text, int window = 0) {
   ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
   if (window > 0) ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window);
   std::string packed(ZSTD_compressBound(text.size()), '\0');
-  // As a stream, so that the frame does not tell its size and keeps its window.
+  // Written as a stream, so that the frame lacks its size and keeps its window.
   ZSTD_inBuffer in{text.data(), text.size(), 0};
   ZSTD_outBuffer out{packed.data(), packed.size(), 0};
   EXPECT_FALSE(ZSTD_isError(ZSTD_compressStream2(context, &out, &in, ZSTD_e_continue)));
@@ -30,7 +30,7 @@ std::string refusal(const ScratchFolder& folder, const std::string& content) {
   });
 }
 
-// Frames one after the other, one that readers skip, and more text than any buffer holds.
+// Several frames, a skippable frame, and more text than any buffer holds.
 TEST(PackedText, IsReadFromZstd) {
   const ScratchFolder folder;
   std::string lines;
@@ -67,7 +67,7 @@ TEST(PackedText, ThatIsCutOrChangedIsRefused) {
     EXPECT_FALSE(std::filesystem::exists(folder / (std::string("x") + ending)));
 }
 
-// A few KB that unpack to 4 GB: given up where no document ends, in the memory of one document.
+// A few KB that unpack to 4 GB without end of a document are refused in the memory of one document.
 TEST(PackedText, ThatUnpacksWithoutEndIsRefused) {
   const ScratchFolder folder;
   const std::string million = frame(std::string(1 << 26, 'a'));

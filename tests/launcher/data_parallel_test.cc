@@ -1,4 +1,4 @@
-// Data parallelism with ranks as threads: the same training, whatever the number of ranks.
+// Data parallelism with ranks as threads: training does not depend on the number of ranks.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +30,7 @@ class OnRanks : public testing::TestWithParam<int> {};
 
 // Sums over a step's tokens are formed in another order: a few hundred roundings of 6e-8, which six
 // steps of Adam amplify by at most lr / epsilon each. The routing is that of one rank, since a
-// choice between near-equal experts could turn.
+// choice between near-equal experts could change.
 TEST_P(OnRanks, LossesNormsAndWeightsAreThoseOfOneRank) {
   const ScratchFolder folder;
   const std::string file = folder / "routing.safetensors";
@@ -77,8 +77,8 @@ TEST_P(OnRanks, ExpertsAreBalancedByAllTokens) {
 INSTANTIATE_TEST_SUITE_P(All, OnRanks, testing::Values(2, 3, 4),
                          [](const auto& info) { return std::to_string(info.param); });
 
-// Before anything was updated, tokens are routed the same; the trace that three ranks write is the
-// one of one rank.
+// Before the first update routing does not depend on the layout, so the trace of three ranks equals
+// that of one rank.
 TEST(DataParallel, ATraceIsWrittenByAllRanksTogether) {
   const ScratchFolder folder;
   train(tiny({"train.steps=1", "run.routing_trace=write:" + (folder / "one")}), 1);
@@ -86,7 +86,7 @@ TEST(DataParallel, ATraceIsWrittenByAllRanksTogether) {
   EXPECT_EQ(get_file(folder / "one"), get_file(folder / "three"));
 }
 
-// One rank's rows hold what makes its loss infinite: all skip the step.
+// One rank's rows make its loss infinite: all ranks skip the step.
 TEST(DataParallel, RanksSkipAStepTogether) {
   run_ranks(3, [](ThreadComm& world, Exec&) {
     const Config config = tiny();
@@ -131,7 +131,7 @@ TEST(DataParallel, MomentsAreSharedOut) {
   EXPECT_LT(parts, one * 5 / 4);  // and alignment
 }
 
-// Written by three ranks, read by two and by one: the run goes on as if it had not stopped.
+// Written by three ranks, read by two and by one: the run continues as if never interrupted.
 TEST(DataParallel, ACheckpointIsReadByAnyNumberOfRanks) {
   const ScratchFolder folder;
   const Config config = tiny();

@@ -89,8 +89,8 @@ TEST(DataParquet, TakesTheColumnOfTheKey) {
   EXPECT_THROW(run_data({"build", "--out", folder / "y", "--document", "line", file}), ConfigError);
 }
 
-// Runs `weft data build` on it: code 2, nothing left behind, and little memory. Returns what is
-// said.
+// Runs `weft data build` on it: expects code 2, no files left and little memory. Returns the
+// message.
 std::string refused(const ScratchFolder& folder, const std::string& content) {
   put_file(folder / "bad.parquet", content);
   const Outcome outcome =

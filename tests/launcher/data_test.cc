@@ -154,7 +154,7 @@ TEST(DataBuild, RefusesWhatCannotWork) {
 
 const std::string kSmallVocabulary = "tests/golden/tokenizers/llama3.json";
 
-// Lines of words; every seventh is empty, every eleventh no text.
+// Lines of words; every seventh is empty, every eleventh is not valid text.
 void put_lines(const std::string& path) {
   std::string text;
   for (int i = 0; i < 400; ++i) {
@@ -199,7 +199,7 @@ TEST(DataBuild, EncodesWithATokenizerOnAnyNumberOfThreads) {
   EXPECT_NE(run_data({"check", folder / "x1"}).find("all ids below 420"), std::string::npos);
 }
 
-// Killed after any number of batches, and again, the dataset becomes the same bytes.
+// After repeated kills at any batch, the dataset has the same bytes.
 TEST(DataBuild, GoesOnWhereItWasKilled) {
   const ScratchFolder folder;
   put_lines(folder / "in");
@@ -248,7 +248,7 @@ TEST(DataBuild, StartsOverWhenTheInputsChanged) {
   EXPECT_EQ(built.documents, 1);
 }
 
-// Killed between putting the .bin and the .idx in place: what is there may be replaced.
+// Killed between moving the .bin and the .idx: the partial dataset may be replaced.
 TEST(DataBuild, StartsOverAfterItWasKilledAtTheVeryEnd) {
   const ScratchFolder folder;
   put_lines(folder / "in");
@@ -264,8 +264,8 @@ TEST(DataBuild, StartsOverAfterItWasKilledAtTheVeryEnd) {
   EXPECT_EQ(files_of_dataset(o.out), whole);
 }
 
-// Killed between any two changes of the files at the end: the next start moves what is left, and
-// asks for no --force.
+// Killed between any two changes of files at the end: the next start moves the remaining files and
+// needs no --force.
 TEST(DataBuild, IsCompletedAfterAKillAnywhereWhileItFinished) {
   const ScratchFolder folder;
   put_lines(folder / "in");
@@ -288,7 +288,7 @@ TEST(DataBuild, IsCompletedAfterAKillAnywhereWhileItFinished) {
     waitpid(child, &status, 0);
     if (!WIFSIGNALED(status)) break;
     ++kills;
-    // Where an index is, everything is.
+    // The index is moved last: if it exists, all files do.
     if (std::filesystem::exists(o.out + ".idx")) {
       EXPECT_EQ(files_of_dataset(o.out), whole) << kill_at;
     }
@@ -330,7 +330,7 @@ TEST(BenchTokenizer, EndsWithOneBelowWhatACoreShouldDo) {
   const Outcome slow = bench({"--check", "1e9"});
   EXPECT_EQ(slow.code, 1);
   EXPECT_NE(slow.out.find("FAIL: below 1000000000 MB/s"), std::string::npos) << slow.out;
-  EXPECT_LE(bench({"--check"}).code, 1);  // as fast as it is
+  EXPECT_LE(bench({"--check"}).code, 1);  // any speed
 }
 
 TEST(DataTokenizer, TrainsWhatBuildUses) {

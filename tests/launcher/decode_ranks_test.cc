@@ -1,4 +1,4 @@
-// A checkpoint's model on several ranks: the texts, losses and logits of one rank. Ranks as
+// A checkpoint's model on several ranks gives the texts, losses and logits of one rank: ranks as
 // threads, then as processes, as a user starts them.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace weft::test {
 namespace {
 
 // Neither the vocabulary nor the feed-forward widths divide by the ranks, and one kv head is shared
-// by all. Where experts had room for two pairs, tokens would depend on their neighbours.
+// by all. With capacity limits, tokens would depend on their neighbours.
 constexpr const char* kModel = R"(
 [model]
 vocab = 261
@@ -92,7 +92,8 @@ class DecodeRanks : public testing::TestWithParam<RankCase> {
   static inline const std::vector<std::vector<int32_t>> kPrompts = {
       some_tokens(41, 3), some_tokens(1, 5), some_tokens(530, 11)};  // more than one chunk
 
-  // Text t is scored by data rank t modulo 2, whatever the layout, and by all where there is one.
+  // Text t is scored by data rank t modulo 2, in every layout, and by all ranks if there is one
+  // data rank.
   Seen run(int ranks, const std::vector<std::string>& layout) {
     const FoundCheckpoint found = open_checkpoint(saved_.path());
     Config config = under_layout(found, layout);
@@ -270,7 +271,7 @@ TEST_F(DecodeCommands, RefuseWhatCannotDecodeOnAllRanksTogether) {
   expect_parts(refused(1, {"--prompt", "a", "model.hidden=64"}), {"model.hidden=64", "layout"});
   expect_parts(refused(1, {"--prompt", "a", "parallel.tensor=2"}), {"tensor 2", "-n 2"});
   expect_parts(refused(2, {"--prompt", "a", "parallel.expert=3"}), {"parallel.expert"});
-  // Only the first rank reads the file; all end.
+  // Only the first rank reads the file; all ranks end.
   put_file(folder / "bytes", "a\xff");
   expect_parts(refused(2, {"--file", folder / "bytes", "parallel.tensor=2"}),
                {"byte 1 (0xff) is not UTF-8"});

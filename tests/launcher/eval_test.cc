@@ -129,7 +129,7 @@ TEST_F(Eval, SlidingPerplexityScoresEveryTokenOnce) {
   const auto a = some_tokens(75, 7);
   const auto result = eval({"perplexity", "--data", dataset({a}), "--mode", "sliding", "--sequence",
                             "32", "--stride", "10"});
-  // Windows of 33 tokens at 0, 10, ..., each scoring what those before did not.
+  // Windows of 33 tokens at 0, 10, ..., each scoring the tokens that no earlier window scored.
   double want = sum(naive({a.begin(), a.begin() + 33}));
   for (int begin = 10, scored = 33; scored < 75; begin += 10) {
     const int end = std::min(75, begin + 33);

@@ -1,5 +1,5 @@
 // Expert parallelism in training, with ranks as threads: experts, and the width of experts, spread
-// over data, sequence and tensor ranks in every way; the same training as on one rank.
+// over data, sequence and tensor ranks in every way, train as on one rank.
 #include <gtest/gtest.h>
 
 #include "launcher/train/trainer.h"
@@ -87,7 +87,7 @@ TEST(ExpertParallel, Bf16LossesAreThoseOfOneRank) {
   }
 }
 
-// With the same tokens on every rank, where the experts are changes nothing before the first
+// With equal tokens on every rank, the placement of experts changes nothing before the first
 // update.
 TEST(ExpertParallel, PlacesChangeNoBitOfTheFirstForwardWithoutDeduplication) {
   for (const char* precision : {"f32", "bf16"}) {
@@ -99,7 +99,7 @@ TEST(ExpertParallel, PlacesChangeNoBitOfTheFirstForwardWithoutDeduplication) {
   }
 }
 
-// Which pairs are dropped is decided over all tokens of a micro-batch, which sequence ranks share.
+// Dropping considers all tokens of a micro-batch, which sequence ranks share.
 TEST(ExpertParallel, DropTheSamePairsAsOneRank) {
   const ScratchFolder folder;
   const std::string file = folder / "routing.safetensors";
@@ -142,7 +142,7 @@ BatchSource source_of(const Config& config) {
   };
 }
 
-// Saved under one placement, resumed under others: the run goes on as if it had not stopped.
+// Saved under one placement, resumed under others: the run continues as if never interrupted.
 TEST(ExpertParallel, ACheckpointIsReadUnderAnyPlacement) {
   const std::vector<Places> all = {kOne, {2, 1, 2, 1}, {4, 1, 2, 1}, {4, 1, 2, 2}, {2, 2, 2, 1}};
   const Config config = tiny(kOne);
@@ -174,7 +174,7 @@ TEST(ExpertParallel, ACheckpointIsReadUnderAnyPlacement) {
   }
 }
 
-// A rank holds its experts alone: a half of them, or half of the width of each.
+// A rank holds only its experts: half of them, or half of the width of each.
 TEST(ExpertParallel, EveryRankHoldsItsShareOfTheExperts) {
   on_ranks({4, 1, 2, 2}, [](Trainer& trainer, Runtime&, const Mesh&) {
     const Parameter& in = *trainer.parameters().find("block.0.moe.experts.w_gate_up");

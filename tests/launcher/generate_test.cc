@@ -30,7 +30,7 @@ TEST(Decoding, TokenByTokenGivesTheLogitsOfOnePass) {
   const LoadedModel model(runtime, open_checkpoint(saved.path()), DType::kF32);
   Exec& exec = runtime.exec();
   const std::vector<int32_t> tokens =
-      some_tokens(83, 7);  // beyond a chunk, a window and a cache's first room
+      some_tokens(83, 7);  // longer than a chunk, a window and a cache's first capacity
   std::vector<int64_t> rows(tokens.size());
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   ModelStage::States states;
@@ -78,7 +78,7 @@ TEST(Sampling, ChoosesAmongTheAllowedByTheirProbabilities) {
   EXPECT_EQ(pick({.temperature = 0}, 0.9), 1);  // ties: the lower id
   EXPECT_EQ(pick({.top_k = 2}, 0.999), 4);
   EXPECT_EQ(pick({.top_k = 2}, 0.0), 1);
-  EXPECT_EQ(pick({.top_p = 0.5}, 0.999), 4);  // 1 and 4 hold more than half together
+  EXPECT_EQ(pick({.top_p = 0.5}, 0.999), 4);  // 1 and 4 have more than half in total
   EXPECT_EQ(pick({.temperature = 0, .repetition_penalty = 3.0}, 0.5, {1, 4}), 2);
   const double sum = 1 + 2 * std::exp(2.0) + std::exp(1.0) + std::exp(-1.0);
   int count = 0;

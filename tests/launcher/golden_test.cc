@@ -1,5 +1,5 @@
-// Every golden case in tests/golden, through the same code as `weft verify`: outputs, states and
-// gradients of an outside implementation in f64.
+// Every golden case in tests/golden, through the code of `weft verify`: outputs, states and
+// gradients of an independent implementation in f64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +31,7 @@ class Golden : public testing::TestWithParam<std::string> {
       const Comparison compare = run_golden(runtime, golden, default_tolerance(precision));
       EXPECT_TRUE(compare.passed()) << compare.worst_key() << ": " << compare.worst()
                                     << ", left out: " << compare.missing().size();
-      // Output, at least one gradient: a case that compares nothing proves nothing.
+      // Output and at least one gradient: a case without comparisons would prove nothing.
       EXPECT_GE(compare.compared(), 2u);
     }
   }
@@ -43,7 +43,7 @@ TEST_P(Golden, AgreesInBf16) { expect_pass(DType::kBF16); }
 INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn(golden_files()),
                          [](const auto& info) { return info.param; });
 
-// What rounded/ is for. In layer_mlstm_packed the second token of head 1 reads next to nothing of
+// Purpose of rounded/: in layer_mlstm_packed the second token of head 1 reads next to nothing of
 // its state, and a LayerNorm makes it large; and adding a constant to the input gates of a head
 // changes next to nothing, so that terms of the size of 5 leave a gradient of 0.009 for their bias.
 // In f64, rounding nothing but the projection q to bf16 moves y by 0.049 of its largest and that

@@ -1,4 +1,5 @@
-// The GPU side as far as a machine without a GPU can show it: linked, told, refused in words.
+// The GPU side on a machine without a GPU: libraries are linked and reported, and use is refused
+// with a message.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -12,8 +13,7 @@
 namespace weft::test {
 namespace {
 
-// What this build was configured with is there, loads and tells its version; nothing else is
-// claimed.
+// Exactly the libraries of this build's configuration exist, load and report their version.
 TEST(Gpu, InfoTellsTheVersionsOfWhatIsLinkedAndNeedsNoDriver) {
   const Outcome json = run_weft({"info", "--json"});
   ASSERT_EQ(json.code, 0) << json.err;
@@ -41,7 +41,7 @@ TEST(Gpu, TrainingOnCudaWithoutADriverIsTheUsersMistakeInWords) {
   EXPECT_EQ(o.code, 2) << o.err;
   EXPECT_NE(o.err.find("command line: run.device = \"cuda\": "), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("NVIDIA driver"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find("what works here: \"auto\" or \"cpu\""), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("nearest: \"auto\" or \"cpu\""), std::string::npos) << o.err;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Layouts that do not fit, as a user meets them: `weft train` that believes to be one of several
-// ranks, without mpirun. MPI could not even start there, so whatever is refused is refused before.
+// Refusals of layouts that do not fit: `weft train` in the environment of one of several ranks,
+// without mpirun. MPI could not start there, so the refusal must come before.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {},
                 {"tensor 1 x sequence 1 x data 5 x pipe 1 = 5 ranks", "train.global_batch = 48",
                  "nearest: train.global_batch = 45 or 50"}},
-        // What only a mixer knows: layouts are offered that it takes.
+        // A rule of the mixer: only layouts that it supports are offered.
         Mistake{"KvHeads",
                 6,
                 {"parallel.tensor=6", "model.layer.N.kv_heads=4"},
@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "tensor 1, sequence 1, pipe 1 (data 6)\n"}}),
     [](const auto& info) { return info.param.name; });
 
-// A mistake of the model itself, whatever the ranks.
+// A mistake of the model itself, on any number of ranks.
 TEST(LayoutRefusals, OfferNoLayoutWhereNoneWouldHelp) {
   const ScratchFolder folder;
   put_file(folder / "model.toml", kModel);
@@ -151,7 +151,7 @@ TEST(LayoutRefusals, OfferNoLayoutWhereNoneWouldHelp) {
   EXPECT_EQ(o.err.find("layouts of"), std::string::npos) << o.err;
 }
 
-// However many tensor ranks a search tries, a mixer takes them or says why not; it never fails.
+// For any number of tensor ranks, a mixer accepts or refuses with a reason; it never fails.
 TEST(LayoutRefusals, OfMixersAreTheUsersMistakeUnderAnyTensorDegree) {
   for (const MixerInfo& mixer : mixer_list()) {
     const bool heads =

@@ -108,7 +108,7 @@ TEST_F(Layouts, OfTheRarerFamilies) {
       rarer_hybrid);
 }
 
-// Pipeline degree and schedule change no bit; and what a layout gives, it gives again.
+// Pipeline degree and schedule change no bit, and runs of a layout are reproducible.
 TEST_F(Layouts, OfStagesAloneChangeNoBit) {
   const History one = train({}, {"train.steps=4"});
   for (const LayoutCase& layout :
@@ -121,7 +121,7 @@ TEST_F(Layouts, OfStagesAloneChangeNoBit) {
   expect_same_bits(train(all, {"train.steps=4"}), train(all, {"train.steps=4"}), all.name());
 }
 
-// The closest choice of experts or memories in a step.
+// The smallest margin of a choice of experts or memories in a step.
 double smallest_margin(const StepResult& step) {
   double least = std::numeric_limits<double>::infinity();
   for (const MoeReport& moe : step.moe) least = std::min(least, moe.margin);
@@ -133,8 +133,8 @@ bool same_loads(const StepResult& a, const StepResult& b) {
                     [](const MoeReport& x, const MoeReport& y) { return x.counts == y.counts; });
 }
 
-// Ranks that choose by themselves may turn a near tie. Until one does, losses are those of one rank
-// within the bound of roundings; from then on within half a percent. How near ties came is told.
+// With free routing a near tie may resolve differently. Until then losses equal those of one rank
+// within rounding; from then on within half a percent. The test prints the margins.
 TEST_F(Layouts, OfFreeRoutingFollowTheLossesOfOneRank) {
   const History one = train({}, {});
   double least = std::numeric_limits<double>::infinity();
@@ -145,8 +145,8 @@ TEST_F(Layouts, OfFreeRoutingFollowTheLossesOfOneRank) {
        {LayoutCase{.tensor = 2, .sequence = 2, .expert = 2},
         LayoutCase{.sequence = 3, .data = 2, .expert = 6}, LayoutCase{.pipe = 2, .data = 2}}) {
     const History many = train(layout, {});
-    // Before weights differ: the closest of all ranks, micro-batches and layers is that of one
-    // rank, as far as logits of size one are the same.
+    // Before weights differ, the smallest margin over ranks, micro-batches and layers equals that
+    // of one rank, up to the rounding of logits of size one.
     EXPECT_NEAR(smallest_margin(many.steps[0]), smallest_margin(one.steps[0]), one.bounds.loss(0))
         << layout.name();
     bool alike = true;
@@ -160,7 +160,7 @@ TEST_F(Layouts, OfFreeRoutingFollowTheLossesOfOneRank) {
   }
 }
 
-// bf16 rounds what it multiplies to three digits: curves stay within half a percent over 50 steps.
+// bf16 rounds factors to three digits: curves stay within half a percent over 50 steps.
 TEST_F(Layouts, InBf16FollowTheLossesOfOneRank) {
   const std::vector<std::string> bf16 = {"train.precision=bf16", "train.steps=50",
                                          "train.global_batch=4"};

@@ -46,7 +46,7 @@ TEST(MemoryCheck, SaysWhatIsNeededAndWhatThereIs) {
   }
 }
 
-// Terabytes are promised by the system and never touched: the run is refused at once.
+// Terabytes of addresses can be reserved without memory: the run must still be refused at once.
 TEST(MemoryCheck, AModelThatCannotFitIsRefusedBeforeItStarts) {
   const ScratchFolder folder;
   IndexedDatasetWriter writer(folder / "corpus", TokenType::kU16);

@@ -1,5 +1,4 @@
-// The golden cases with experts through every way of computing them, and a config that asks for
-// each.
+// The golden cases with experts in every implementation, and a config that selects each.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// `weft train` on several ranks, as a user meets it: real processes under launcher/run and mpirun.
+// `weft train` on several ranks, as a user starts it: real processes under launcher/run and mpirun.
 #include <signal.h>
 
 #include <fstream>
@@ -19,7 +19,7 @@ TEST_F(Mpirun, LossesDoNotDependOnTheNumberOfRanks) {
     const Outcome o = run_ranked(ranks, train(run, {"run.check_collectives=true"}));
     ASSERT_EQ(o.code, 0) << o.err;
     expect_near(losses(run), losses("one"));
-    // One rank speaks.
+    // Only one rank prints.
     EXPECT_EQ(o.out.find("done   4 steps"), o.out.rfind("done   4 steps")) << o.out;
     EXPECT_NE(o.out.find(std::to_string(ranks) + " ranks x"), std::string::npos) << o.out;
     EXPECT_NE(o.out.find("data " + std::to_string(ranks)), std::string::npos) << o.out;
@@ -80,7 +80,7 @@ TEST_F(Mpirun, StepsAreComparedWithStepsOfTheSameRanksAlone) {
   const Outcome o = run_weft({"bench", "step", in_project("configs/tiny.toml"), "--versus",
                               "parallel.tensor=2", "--steps", "1"});
   EXPECT_EQ(o.code, 2);
-  EXPECT_NE(o.err.find("same ranks and tokens"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("equal ranks and tokens"), std::string::npos) << o.err;
 }
 
 TEST_F(Mpirun, CollectivesAreMeasuredOverEachAxis) {
@@ -102,8 +102,8 @@ TEST_F(Mpirun, CollectivesAreMeasuredOverEachAxis) {
     EXPECT_EQ(axis["sizes"].size(), 3u) << "1, 8 and 64 KiB";
   }
   EXPECT_EQ(axes, (std::set<std::string>{"tensor", "expert"}));
-  // Ours beside MPI's own, and both ways of an all_reduce on both sides of where one becomes the
-  // other.
+  // Our collectives and MPI's, and both algorithms of an all_reduce on both sides of the switch
+  // between them.
   for (const json& size : result["axes"]["tensor"]["sizes"]) {
     for (const char* call : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "ring"}) {
       EXPECT_GT(size[call]["median"].get<double>(), 0) << call;
@@ -119,7 +119,7 @@ TEST_F(Mpirun, CollectivesAreMeasuredOverEachAxis) {
 }
 
 // Sums and weights of data ranks, rows of experts beside a shared one, sums of tensor ranks. A
-// checkpoint on the way stops weights that travel.
+// checkpoint during the run completes the pending gathering of weights.
 TEST_F(Mpirun, TheSameLayoutGivesTheSameBitsWithOverlapAndWithout) {
   const std::vector<std::vector<std::string>> layouts = {
       {"run.checkpoint_every=2"},
@@ -151,7 +151,7 @@ TEST_F(Mpirun, ACheckpointOfTwoRanksIsResumedByOneAndByThree) {
   }
 }
 
-// Tensor ranks alone, and with sequence ranks; their checkpoint is everybody's.
+// Tensor ranks alone, and with sequence ranks; any layout reads their checkpoint.
 TEST_F(Mpirun, TensorRanksGiveTheSameLossesAndCheckpoints) {
   ASSERT_EQ(run_weft(train("one", {"train.steps=5"})).code, 0);
   const Outcome two =

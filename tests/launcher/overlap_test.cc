@@ -1,5 +1,5 @@
-// parallel.overlap changes no bit of a run, under any layout: what travels early or is waited for
-// late is the same numbers in the same order.
+// parallel.overlap changes no bit of a run in any layout: overlapped communication has the same
+// numbers in the same order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ std::vector<Case> cases() {
   };
 }
 
-// Where in a step something begins to travel, or is waited for.
+// The moment in a step at which communication starts, or is waited for.
 struct Moment {
   enum class Kind : uint8_t { kStart, kWait } kind;
   std::string what;  // "reduce_scatter"
@@ -86,11 +86,11 @@ struct Moment {
   int64_t layer;
 };
 
-// A rank's communicator that notes such moments.
+// A communicator that records such moments.
 class Noting final : public Communicator {
  public:
   struct Notes {
-    const Activity* activity = nullptr;  // not before the mesh is there
+    const Activity* activity = nullptr;  // null until the mesh exists
     std::vector<Moment> moments;
 
     void add(Moment::Kind kind, const char* what) {
@@ -147,8 +147,8 @@ class Noting final : public Communicator {
   Notes& notes_;
 };
 
-// Two steps of two data ranks; what the first of them noted. Each of the three layers has more
-// weights than a bucket holds, so that its sums need not wait for the next layer's.
+// Two steps of two data ranks; the record of the first. Each of the three layers has more weights
+// than a bucket holds, so that its sums need not wait for the next layer's.
 std::vector<Moment> moments_of_training(const std::string& overlap) {
   const Config config =
       tiny_config(R"(
@@ -205,7 +205,7 @@ TEST(Overlap, SumsTravelBehindEveryLayerOfTheBackward) {
     return layers_with(moments_of_training(overlap), Moment::Kind::kStart, "reduce_scatter",
                        "backward");
   };
-  EXPECT_EQ(sums("true"), (Layers{0, 1, 2}));  // on their way when the next one begins
+  EXPECT_EQ(sums("true"), (Layers{0, 1, 2}));  // pending when the next layer begins
   EXPECT_EQ(sums("false"), Layers{});
 }
 
@@ -215,7 +215,7 @@ TEST(Overlap, NewWeightsTravelUntilTheLayersOfTheNextForwardNeedThem) {
     return m.kind == Moment::Kind::kStart && m.what == "all_gather" && m.step == 2 && m.layer < 0;
   });
   EXPECT_GT(before_forward, 0);
-  // The first layer waits for its own, the others are still under way when it begins.
+  // The first layer waits for its weights while the others are pending.
   EXPECT_EQ(layers_with(with, Moment::Kind::kWait, "all_gather", "forward"), (Layers{0, 1, 2}));
   const std::vector<Moment> without = moments_of_training("false");
   EXPECT_EQ(layers_with(without, Moment::Kind::kWait, "all_gather", "forward"), Layers{});

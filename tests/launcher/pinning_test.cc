@@ -1,4 +1,4 @@
-// Ranks on cores of their own, as the system sees them.
+// Ranks on separate cores, as reported by the system.
 #include <sched.h>
 #include <signal.h>
 
@@ -11,7 +11,7 @@
 namespace weft::test {
 namespace {
 
-// Of "0-3,8,10-11".
+// Parses a list such as "0-3,8,10-11".
 std::set<int> cores_in(const std::string& list) {
   std::set<int> cores;
   std::istringstream parts(list);

@@ -1,4 +1,4 @@
-// Pipelines as a user meets them: real processes under launcher/run.
+// Pipelines as a user starts them: real processes under launcher/run.
 #include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {

@@ -1,5 +1,5 @@
-// Pipeline parallelism in training, with ranks as threads: cutting the layers over ranks, whatever
-// the schedule, changes no bit of losses, norms and weights.
+// Pipeline parallelism in training, with ranks as threads: distributing layers over ranks changes
+// no bit of losses, norms and weights under any schedule.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,9 +15,9 @@
 namespace weft::test {
 namespace {
 
-// Eight layers with what crosses them: values of the first RWKV-7 layer (A), bounds that all HGRN2
-// layers share (B), experts (C), memories (D). Six sequences a step, so that 1, 2 and 3 data ranks
-// could share them; two documents each.
+// Eight layers with values passed between them: the value of the first RWKV-7 layer (A), bounds
+// shared by all HGRN2 layers (B), experts (C), memories (D). Six sequences a step, so that 1, 2 and
+// 3 data ranks could share them; two documents each.
 Config tiny(const std::vector<std::string>& overrides = {}) {
   std::vector<std::string> all = {"train.sequence=13", "train.global_batch=6", "optimizer.lr=3e-3"};
   all.insert(all.end(), overrides.begin(), overrides.end());
@@ -65,7 +65,7 @@ Overrides joined(Overrides a, const Overrides& b) {
   return a;
 }
 
-// What one rank gives with these settings, computed once.
+// Results of one rank with these settings, computed once.
 const History& on_one_rank(const Overrides& settings) {
   static std::map<Overrides, History> known;
   const auto [at, added] = known.try_emplace(settings);
@@ -77,7 +77,7 @@ struct Cut {
   std::string name;
   int ranks;
   Overrides parallel;
-  Overrides settings = {};  // of one rank too
+  Overrides settings = {};  // also applied to one rank
 };
 
 class PipeRanks : public testing::TestWithParam<Cut> {};
@@ -127,8 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
             {"model.moe.router=sigmoid_bias", "model.moe.bias_rate=0.01"}}),
     [](const auto& info) { return info.param.name; });
 
-// Together with data and sequence ranks: as these alone, within the roundings of a sum in another
-// order. The experts are those that one rank chose.
+// Combined with data and sequence ranks: equal to these alone, within the rounding of sums in
+// another order. Experts are chosen as on one rank.
 class PipeAndOthers : public testing::TestWithParam<Cut> {};
 
 TEST_P(PipeAndOthers, GiveTheLossesNormsAndWeightsOfOneRank) {
@@ -187,8 +187,8 @@ void on_ranks(const Config& config, int ranks, const Body& body) {
   });
 }
 
-// Written by two stages, read by one rank, four stages and two chunks on each of two, and the other
-// way: the run goes on with the same bits.
+// Written by two stages, read by one rank, four stages and two chunks on each of two, and vice
+// versa: the run continues with the same bits.
 TEST(Pipeline, ACheckpointIsReadByAnyNumberOfStages) {
   const ScratchFolder folder;
   const std::vector<std::pair<int, Config>> layouts = {
@@ -237,8 +237,7 @@ TEST(Pipeline, StagesSkipAStepTogether) {
   });
 }
 
-// What a message about a failure says of the place: the step, and the layer of whatever stage it
-// is.
+// The message about a failure names the step and the layer, on any stage.
 TEST(Pipeline, AFailureInALayerIsPlacedThere) {
   const Config config = tiny(pipe(2, {}));
   for (const std::string phase : {"forward", "backward"}) {
@@ -260,7 +259,7 @@ TEST(Pipeline, AFailureInALayerIsPlacedThere) {
   }
 }
 
-// Stages hold their layers and nothing else, but for the tied table.
+// Stages hold only their own layers, except for the tied table.
 TEST(Pipeline, WeightsAreSharedOut) {
   const Config config = tiny(joined(kTied, pipe(4, {})));
   on_ranks(config, 4, [&](Trainer& trainer, Runtime&, Mesh& mesh) {

@@ -1,4 +1,4 @@
-// The layout promise over real processes: layouts_test.cc's model, and every mixer, under mpirun.
+// The promise of layouts_test.cc over real processes: its model, and every mixer, under mpirun.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -19,7 +19,7 @@ class Processes : public testing::Test {
  protected:
   std::string trace(const std::string& name) const { return folder_ / (name + ".safetensors"); }
 
-  // What one rank gives, and its choices of experts for the others to repeat.
+  // Compares with one rank, whose choices of experts the others replay.
   void expect_promise(int processes, const std::vector<LayoutCase>& layouts,
                       Config (*model)(const std::vector<std::string>&) = family_hybrid) {
     const std::string file = trace("one");
@@ -37,7 +37,7 @@ class Processes : public testing::Test {
   const ScratchFolder folder_;
 };
 
-// Every axis with every other one: tensor, sequence, pipe, data, expert.
+// Combines every pair of axes: tensor, sequence, pipe, data, expert.
 TEST_F(Processes, OfEveryPairOfAxesGiveTheTrainingOfOneRank) {
   expect_promise(4, {{.tensor = 2, .sequence = 2},
                      {.tensor = 2, .pipe = 2},
@@ -90,7 +90,7 @@ TEST_F(Processes, GiveTheSameBitsHoweverStatesTravel) {
   }
 }
 
-// Every line of mixers.def, and what an option makes another rule of.
+// Every line of mixers.def, and variants selected by an option.
 struct MixerChoice {
   MixerInfo mixer;
   std::string name, option = {};
@@ -114,11 +114,11 @@ Config model_of(const MixerChoice& choice, const std::vector<std::string>& overr
   std::string layer = fmt::format("mixer = \"{}\"\n{}", mixer.name, choice.option);
   if (options.contains("heads")) layer += "heads = 4\n";
   if (options.contains("kv_heads")) layer += "kv_heads = 2\n";
-  // Rebased divides by a sum of squared scores, of one where a document starts, which can be as
-  // small as its epsilon: then gradients spike, and one rank at another instruction set is as far
-  // off as several: by more than 1e-4 of the norm with half of the seeds 1 to 24 (seed 3: 0.03).
-  // The seed is the first with which one rank at avx2 is within 1e-6 of itself at avx512_bf16,
-  // whatever several ranks give.
+  // Rebased divides by a sum of squared scores, of a single one at the start of a document, which
+  // can be as small as its epsilon. Gradients then spike, and one rank at another instruction set
+  // deviates as much as several ranks: by more than 1e-4 of the norm for half of the seeds 1 to 24
+  // (seed 3: 0.03). The chosen seed is the first for which one rank at avx2 is within 1e-6 of
+  // avx512_bf16; it was not chosen by results of several ranks.
   const char* seed = mixer.name == "rebased" ? "train.seed=7" : "train.seed=1";
   return tiny_config(fmt::format(R"(
 [model]

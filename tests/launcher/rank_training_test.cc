@@ -1,5 +1,5 @@
-// The batches that tests of sequence ranks train on: were every document to start where a rank's
-// span does, no state, halo or adjoint would cross ranks, and those tests would show nothing.
+// The training batches of tests with sequence ranks. If every document started with a rank's span,
+// no state, halo or adjoint would cross ranks, and those tests would be void.
 #include "tests/support/rank_training.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ struct BatchCase {
 
 class TestBatch : public testing::TestWithParam<BatchCase> {
  protected:
-  // Where the documents of a row start, in its tokens.
+  // Starts of the documents of a row, in tokens.
   std::vector<int64_t> starts(int64_t row) {
     const Config config = tiny_hybrid({"train.sequence=" + std::to_string(GetParam().length)});
     const Batch batch = GetParam().make(config, rig_.pool, row, 1);
@@ -52,7 +52,8 @@ INSTANTIATE_TEST_SUITE_P(All, TestBatch,
                                          BatchCase{"packed_29", packed_batch, 29}),
                          [](const auto& info) { return info.param.name; });
 
-// Every kind of border: in a document, at the start of one, and with a whole span of it between.
+// Rank borders of every kind: inside a document, at the start of one, and inside one that covers a
+// whole span.
 TEST(RuleBatch, HasDocumentsThatPassARankAndThatStartWithOne) {
   Rig rig;
   const Config config = tiny_hybrid();
