@@ -1,4 +1,4 @@
-// What a resumed run compares with its checkpoint: refused, or taken from the config and said.
+// Comparison of a resumed run with its checkpoint: changes are refused, or accepted with a remark.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -41,7 +41,7 @@ TEST_F(ResumeCheck, RefusesAnotherModel) {
   train_four({"model.layer.N.window=16"});
   expect_refused(resume({"model.layer.N.window=16", "model.moe.experts=8"}),
                  "model.moe.experts = 8");
-  expect_refused(resume(), "model.layer.N.window = nothing");  // an option that was left out
+  expect_refused(resume(), "model.layer.N.window = nothing");  // a removed option
   expect_said(resume({"model.layer.N.window=16", "model.moe.bias_rate=0.02"}),
               "model.moe.bias_rate 0.01 -> 0.02");
 }
@@ -57,7 +57,7 @@ TEST_F(ResumeCheck, RefusesAFileThatChangedAnywhere) {
   train_four();
   for (const char* ending : {".bin", ".idx"}) {
     std::fstream file(corpus_ + ending, std::ios::in | std::ios::out | std::ios::binary);
-    // Of the .idx, two entries: the border between two documents moves.
+    // Two entries of the .idx: moves the border between two documents.
     const auto at =
         ending == std::string(".bin") ? std::streamoff{(8 << 20) + 1234568} : std::streamoff{34};
     file.seekg(at);
@@ -94,7 +94,7 @@ TEST_F(ResumeCheck, RefusesOtherDatasets) {
                  "whose content is another");
   const Outcome o = resume({sources(quoted("other")), "run.init=" + (folder_ / "run")});
   expect_refused(o, "run.resume=never");
-  // What the message proposes works.
+  // The suggestion of the message works.
   EXPECT_EQ(resume({sources(quoted("other")), "run.dir=" + (folder_ / "new"),
                     "run.init=" + checkpoints("run").back().string()})
                 .code,

@@ -59,8 +59,8 @@ std::map<std::string, std::string> hashes_of(const std::string& checkpoint, cons
   return hashes;
 }
 
-// Checkpoints hold f32 whatever a run computes in: after a step that changes nothing, the weights
-// are those that the run in the other precision left, to the bit.
+// Checkpoints are f32 in every precision: after a step without effect, the weights have the bits of
+// the run in the other precision.
 TEST_F(Resume, GoesOnInAnotherPrecision) {
   for (const auto& [first, second] :
        std::map<std::string, std::string>{{"bf16", "f32"}, {"f32", "bf16"}}) {
@@ -119,7 +119,7 @@ TEST_F(Resume, EveryFlippedBitIsSeen) {
     put_file(file, bad);
     try {
       verify_completely(path);
-      // White space of the manifest is the one place where a flip may mean nothing.
+      // Only in white space of the manifest a flip may have no meaning.
       EXPECT_EQ(file.filename(), "manifest.json") << "bit " << bit;
       EXPECT_TRUE(json::parse(bad) == json::parse(good)) << "bit " << bit;
     } catch (const std::exception&) {

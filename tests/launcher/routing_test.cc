@@ -50,7 +50,7 @@ dir = "unused"
                           "routing.toml", overrides);
 }
 
-// Everything that decides or balances without a gradient.
+// All options that affect routing or balance without a gradient.
 std::vector<std::string> everything() {
   return {"model.moe.router=sigmoid_bias", "model.moe.n_group=3",
           "model.moe.topk_group=2",        "model.moe.capacity=0.9",
@@ -163,8 +163,8 @@ TEST(RoutingRun, BuffersAreNotInTheGradientNorm) {
   EXPECT_EQ(optimizer.gradient_norm(run.runtime.exec()), 0.0);
 }
 
-// Per sequence, and with the loads of the step before, the losses do not know the cut into
-// micro-batches. What differs is the order of sums: a few roundings of numbers near 4, amplified by
+// Per sequence, and with the loads of the step before, the losses do not depend on the cut into
+// micro-batches. Only the order of sums differs: a few roundings of numbers near 4, amplified by
 // four Adam steps.
 TEST(RoutingRun, ScopesThatDoNotDependOnMicroBatches) {
   for (const char* scope : {"sequence", "global_batch"}) {

@@ -1,5 +1,4 @@
-// What stands in a run's folder while ranks train: saves in the background, signs of life, the
-// lock.
+// Content of a run's folder during training: background saves, heartbeats, the lock.
 #include <gtest/gtest.h>
 
 #include "launcher/checkpoint/checkpoint_lookup.h"

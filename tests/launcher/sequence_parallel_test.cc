@@ -86,7 +86,7 @@ struct Shape2 {
 
 class SequenceRanks : public testing::TestWithParam<Shape2> {};
 
-// The experts are those that one rank chose.
+// Experts are chosen as on one rank.
 TEST_P(SequenceRanks, GiveTheLossesNormsAndWeightsOfOneRank) {
   const ScratchFolder folder;
   const std::string file = folder / "routing.safetensors";

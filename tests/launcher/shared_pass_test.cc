@@ -1,4 +1,4 @@
-// Ranks share the pass over a dataset and conclude the same.
+// Ranks share the pass over a dataset, with equal results.
 #include "launcher/eval/shared_pass.h"
 
 #include "core/base/error.h"
@@ -9,7 +9,8 @@
 namespace weft::test {
 namespace {
 
-// Three blocks of the .bin and one of the .idx: fewer than ranks, not divided by them, all on one.
+// Three blocks of the .bin and one of the .idx: fewer than ranks, not a multiple of ranks, one
+// rank.
 TEST(SharedPass, GivesEveryRankTheHashesOfTheFiles) {
   const ScratchFolder folder;
   {
@@ -25,7 +26,7 @@ TEST(SharedPass, GivesEveryRankTheHashesOfTheFiles) {
       const DatasetHashes hashes = check_together(data, 6, exec, ranks);
       EXPECT_EQ(hashes.bin, content_hash(folder / "x.bin"));
       EXPECT_EQ(hashes.idx, content_hash(folder / "x.idx"));
-      // Every rank refuses for the same token, whoever saw it.
+      // Every rank reports the token that one of them found.
       const std::string message =
           message_of<ConfigError>([&] { check_together(data, 5, exec, ranks); });
       EXPECT_NE(message.find("x.bin: byte 0: token 5"), std::string::npos) << message;

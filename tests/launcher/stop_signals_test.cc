@@ -1,5 +1,5 @@
-// Every signal that asks a job on several ranks to stop: all ranks save at the same step, code 75,
-// and what follows has the bits of a run that was not stopped.
+// Every stop signal to a job on several ranks: all ranks save at the same step, code 75, and the
+// resumed run has the bits of an uninterrupted one.
 #include <signal.h>
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ class StopSignals : public Mpirun {
 };
 
 TEST_F(StopSignals, EndAllRanksWithCode75AndLoseNothing) {
-  ::signal(SIGINT, SIG_DFL);  // a shell's background jobs ignore it, and so would all they start
+  ::signal(SIGINT, SIG_DFL);  // a shell's background jobs ignore it, which children inherit
   ASSERT_EQ(run_ranked(2, nine_steps("whole")).code, 0);
   for (const auto& [step, number] : std::map<int, int>{{2, SIGTERM}, {4, SIGINT}, {6, SIGUSR1}}) {
     const Drill waits_to_be_asked(fmt::format("0:{}:asked", step + 1));

@@ -87,7 +87,7 @@ struct Case {
 
 class TensorRanks : public testing::TestWithParam<Case> {};
 
-// The experts are those that one rank chose.
+// Experts are chosen as on one rank.
 TEST_P(TensorRanks, GiveTheLossesNormsAndWeightsOfOneRank) {
   const ScratchFolder folder;
   const std::string file = folder / "routing.safetensors";
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
                          info.param.sequence, info.param.data);
     });
 
-// bf16 rounds what it multiplies to 3 digits: curves stay within half a percent.
+// bf16 rounds factors to 3 digits: curves stay within half a percent.
 TEST(TensorRanksInBf16, FollowTheLossesOfOneRank) {
   const std::vector<std::string> bf16 = {"train.precision=bf16", "train.steps=8"};
   const History one = train(tiny(bf16), 1);

@@ -49,7 +49,7 @@ TEST(TokenizerRun, GoesFromTextToGeneratedText) {
   const ScratchFolder folder;
   build(folder, "a", "llama3.json");
   build(folder, "b", "llama3.json");
-  // Validation data without eval_every is used all the same: at least at the end.
+  // Validation data without eval_every is used at least at the end.
   const Outcome o = run_weft(training(folder, {"data.valid=[\"" + (folder / "b") + "\"]"}));
   ASSERT_EQ(o.code, 0) << o.err;
   std::istringstream lines(get_file(folder / "run/metrics.jsonl"));
@@ -65,7 +65,7 @@ TEST(TokenizerRun, GoesFromTextToGeneratedText) {
     EXPECT_GT(use["epochs"].get<double>(), 0.0);
   }
   EXPECT_EQ(samples * 32, last["tokens"].get<int64_t>());
-  // The tokenizer goes with the model.
+  // The tokenizer is saved with the model.
   const std::string tokenizer = get_file(golden("llama3.json"));
   EXPECT_EQ(get_file(folder / "run/tokenizer.json"), tokenizer);
   const json record = json::parse(get_file(folder / "run/run.json"));
@@ -79,7 +79,7 @@ TEST(TokenizerRun, GoesFromTextToGeneratedText) {
   EXPECT_EQ(json::parse(get_file(folder / "g.json"))["tokens"], 8);
 }
 
-// Not beside it but a part of it: hashed, verified, and carried to wherever the model goes.
+// The tokenizer is a part of the checkpoint: hashed, verified and copied with the model.
 TEST(TokenizerRun, TheTokenizerIsAPartOfTheCheckpoint) {
   const ScratchFolder folder;
   build(folder, "a", "llama3.json");
@@ -95,7 +95,7 @@ TEST(TokenizerRun, TheTokenizerIsAPartOfTheCheckpoint) {
     return run_weft(
         {"generate", "--checkpoint", from, "--prompt", "number", "--tokens", "1", "--endless"});
   };
-  // With no other tokenizer in sight; a vocabulary of 420 holds bytes, which would be wrong words.
+  // No other tokenizer is available; a vocabulary of 420 admits bytes, which would give wrong text.
   std::filesystem::rename(folder / "one/checkpoints/step-000000002", folder / "alone");
   const Outcome with = generate(newest);
   std::filesystem::remove(folder / "run/tokenizer.json");
@@ -111,7 +111,7 @@ TEST(TokenizerRun, TheTokenizerIsAPartOfTheCheckpoint) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find(newest + "/tokenizer.json"), std::string::npos) << o.err;
   EXPECT_EQ(run_weft({"checkpoint", "reshard", newest, folder / "two"}).code, 2);
-  // Going on, the run takes the one before as well.
+  // The continued run uses the saved tokenizer too.
   o = run_weft(training(folder, {only_a, "train.steps=3"}));
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE((o.out + o.err).find("after step 1"), std::string::npos) << o.out << o.err;

@@ -1,4 +1,4 @@
-// run.trace: what all ranks did in some steps, as other programs read it.
+// run.trace: the timeline of all ranks in some steps, as other programs read it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -22,8 +22,7 @@ struct Event {
   }
 };
 
-// The events with a beginning and an end on a rank's one line, longest first where they begin
-// together.
+// Events with a duration on one line of a rank; of events with equal start the longest first.
 std::vector<Event> spans_of(const json& trace) {
   std::vector<Event> spans;
   for (const json& e : trace["traceEvents"]) {

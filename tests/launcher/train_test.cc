@@ -1,4 +1,4 @@
-// `weft train` and `weft bench step` as a user meets them.
+// `weft train` and `weft bench step` as a user starts them.
 #include <signal.h>
 
 #include <cmath>
@@ -54,7 +54,7 @@ std::vector<json> metrics_of(const ScratchFolder& folder) {
   return lines;
 }
 
-// Before the first step, where a user can still think better of it.
+// The remark comes before the first step.
 TEST(Train, SaysWhichLayersRunTokenByToken) {
   const ScratchFolder folder;
   const Outcome o = run_weft(tiny(make_corpus(folder), folder,
@@ -98,7 +98,7 @@ TEST(Train, LearnsAndLeavesItsRecord) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/tensorboard"));
 }
 
-// Untrained gates forget half of everything at each token: far blocks are left out, near ones are
+// Untrained gates forget half of everything at each token: distant blocks are pruned, near ones are
 // not.
 TEST(Train, ReportsWhatPruningLeavesOut) {
   const ScratchFolder folder;
@@ -200,7 +200,7 @@ TEST(Train, GivesUpAfterThreeStepsThatAreNotFinite) {
   EXPECT_NE(o.err.find("not finite"), std::string::npos) << o.err;
   EXPECT_TRUE(metrics_of(folder).back()["skipped"].get<bool>());
   EXPECT_EQ(metrics_of(folder).back()["step"], 4);
-  // Resumed, it is in the middle of them: the next one is the fourth.
+  // The resumed run continues to count them: the next one is the fourth.
   const Outcome again = run_weft(
       tiny(folder / "corpus", folder, {"train.steps=50", "optimizer.lr=1e30", "optimizer.clip=0"}));
   EXPECT_EQ(again.code, 3);
@@ -222,8 +222,7 @@ TEST(Train, NamesTheLayerAndTokenOfRouterLogitsThatAreNotFinite) {
   EXPECT_NE(get_file(folder / "run/log.txt").find(named), std::string::npos);
 }
 
-// What the accounting says is what the process takes: within 10 %, above what it took before the
-// model.
+// Accounted memory equals the growth of the process's memory within 10 %.
 TEST(BenchStep, TakesTheMemoryItAccountsFor) {
   for (const char* precision : {"f32", "bf16"}) {
     const ScratchFolder folder;

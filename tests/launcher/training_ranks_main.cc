@@ -1,4 +1,4 @@
-// mpirun -n N training_ranks FOLDER: the trainings that a test has left in FOLDER, over these
+// mpirun -n N training_ranks FOLDER: runs the trainings that a test wrote into FOLDER, on these
 // processes (tests/support/rank_jobs.h).
 #include <cstdio>
 #include <exception>

@@ -1,4 +1,4 @@
-// Two nodes on one machine: ranks in two network namespaces, which talk over TCP alone.
+// Two nodes on one machine: ranks in two network namespaces that communicate only by TCP.
 #include <signal.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ class TwoNodes : public Mpirun {
     return std::stoll(
         Program("/usr/bin/env", {"ip", "netns", "exec", name + "a", "cat", counter}).wait().out);
   }
-  // Processes on a node, ranks or not; a moment's patience for those that are being ended.
+  // Processes on a node, ranks or not; waits briefly for those that are ending.
   std::string left_on(const char* node) const {
     std::string pids;
     for (int tries = 0; tries < 3000; ++tries) {
@@ -62,8 +62,8 @@ TEST_F(TwoNodes, TrainingOverTcpGivesTheLossesOfOneNode) {
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("2 ranks x 1 threads"), std::string::npos) << o.out;  // as many as cores
   EXPECT_EQ(losses("two"), losses("one"));  // the same layout: the same bits
-  // Each sums half of the gradients of the other, and gets its half of the weights: in 4 steps at
-  // least 4 times what the first rank has sent of its share.
+  // Each reduces half of the gradients and sends its half of the weights: in 4 steps at least 4
+  // times the share of the first rank.
   std::ifstream metrics(folder / "two/metrics.jsonl");
   std::string line;
   std::getline(metrics, line);

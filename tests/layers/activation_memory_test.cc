@@ -1,5 +1,5 @@
-// What the page of the mixers says of each: which programs run, what is kept for backward, what a
-// sequence carries from token to token. Counted.
+// Checks the table of layers/mixers/README.md: programs, bytes saved for backward, and bytes of
+// states in decoding.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,8 +21,8 @@ constexpr int32_t kTokens = 256;
 
 struct Row {
   std::string mixer, programs;
-  double recomputed, kept;  // KiB per token, by what is done with the states between chunks
-  bool grows;               // the state: its KiB are those of one more token
+  double recomputed, kept;  // KiB per token, by handling of the states between chunks
+  bool grows;               // the state grows: its KiB are per token
   double state;             // KiB
 };
 
@@ -131,7 +131,7 @@ TEST_P(PageOfTheMixers, SaysWhatRunsAndWhatIsKept) {
       EXPECT_GE(kept, row->kept) << mixer.name << ", states kept";
     }
     EXPECT_EQ(wide.programs(), row->programs) << mixer.name;
-    // The first token after a text makes room for more, and forgets what lies before a window.
+    // The first token after a text grows the cache, and drops rows before a window.
     constexpr int32_t kShort = 64;
     const double fixed = wide.state_kib(2 * kShort, 1);
     EXPECT_EQ(fixed != wide.state_kib(kShort, 1), row->grows) << mixer.name;

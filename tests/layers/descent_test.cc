@@ -1,4 +1,4 @@
-// What the laws of every mixer (mixer_laws_test.cc) do not say about TTT and Titans.
+// Properties of TTT and Titans beyond the laws of every mixer (mixer_laws_test.cc).
 #include <gtest/gtest.h>
 
 #include "layers/mixers/registry.h"
@@ -28,8 +28,7 @@ TEST(Descent, RefusesMiniBatchesWithoutTokensAndOptionsOfOtherMixers) {
   EXPECT_TRUE(says(refusal("titans", "eta_base = 1.0"), "eta_base"));
 }
 
-// Not affine, and nothing to multiply at once: a loop over tokens, which a user should choose
-// knowingly.
+// An update that is not affine needs a loop over tokens; users get a remark.
 TEST(Descent, SaysThatANormInsideRunsTokenByToken) {
   const auto remark = [](const std::string& mixer, const std::string& text) {
     return remark_on(mixer, OptionTable::parse("heads = 4\n" + text));

@@ -1,5 +1,5 @@
-// A mixture of experts whose experts live on several ranks, as threads: outputs and gradients are
-// those of one rank that has all tokens and all experts, whatever goes where; and what it sends.
+// A mixture with experts on several ranks, as threads: outputs and gradients equal those of one
+// rank with all tokens and experts, for every placement. Also checks the bytes that it sends.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -28,7 +28,7 @@ struct Case {
   Expert expert;
   int width_ranks = 1;
   int64_t hidden = 24, width = 12, shared = 10;
-  bool values = true;  // false: all weights are 0, where only bytes matter
+  bool values = true;  // false: all weights are 0, if only bytes matter
 
   int ranks() const { return static_cast<int>(tokens.size()); }
   int64_t first_token(int rank) const {
@@ -44,7 +44,8 @@ struct Way {
   Overlap overlap = Overlap::kOn;
 };
 
-// What a pass leaves, whole. Gradients of weights by name, summed over ranks that see other tokens.
+// Results of a pass, unsplit. Gradients of weights by name, summed over ranks with different
+// tokens.
 struct Outcome {
   std::mutex mutex;
   Numbers y, dx;
@@ -73,7 +74,7 @@ Tensor chosen(const Case& c, Rig& rig, int64_t first, int64_t count) {
   return index;
 }
 
-// The tokens [first, first + count) of the case, on a rank that stands `here`.
+// The tokens [first, first + count) of the case, on the rank at `here`.
 void run_part(const Case& c, const Way& way, Rig& rig, const Coordinates& here, int64_t first,
               int64_t count, Communicator* ranks, Outcome& out) {
   ParameterStore store(here);
@@ -193,7 +194,7 @@ TEST_P(ExpertRanks, ChangeNoBitOfAForwardPassWhenRowsTravelForEveryExpert) {
   }
 }
 
-// Rows that travel while the shared expert computes are the rows that are waited for.
+// Overlapping the exchange with the shared expert changes neither bits nor bytes.
 TEST_P(ExpertRanks, OverlapChangesNeitherBitsNorBytes) {
   const Case& c = GetParam();
   for (const DType type : kReals) {
@@ -235,7 +236,7 @@ std::vector<int64_t> fewest_bytes(const Case& c, DType type) {
   return rows;
 }
 
-// 8 of 64 experts for each token, drawn without putting back.
+// 8 of 64 experts for each token, drawn without replacement.
 Expert drawn(int64_t tokens) {
   std::vector<int64_t> choices;
   const RandomStream stream(3, "choices");
@@ -275,7 +276,7 @@ TEST(ExpertBytes, AreTheFewestPossibleWithinTwoPercent) {
   }
 }
 
-// Bytes of activations that a mixture of experts keeps from forward to backward, beside x.
+// Bytes of activations that a mixture of experts saves for backward, without x.
 int64_t kept_bytes(const Case& c, Rig& rig, const Coordinates& here, int64_t first, int64_t count,
                    Communicator* ranks) {
   ParameterStore store(here);
@@ -316,7 +317,7 @@ TEST(ExpertMemory, IsTheReceivedRowsAndThePlan) {
       choices = std::max(choices, here);
       if (n / 64 == rank) rows_sent += here == 1 ? 2 : 1;
     }
-    const int64_t pre = 4 * 2 * 16 * (pairs - 128);  // of pairs that came, not of those that went
+    const int64_t pre = 4 * 2 * 16 * (pairs - 128);  // for received pairs, not for sent ones
     const int64_t plan = 4 * (rows_sent + 128) + 8 * pairs + 8 * choices * rows + 4 * 2 * 64;
     const int64_t expected = alone + pre + rows * 512 * 4 + plan;
     EXPECT_NEAR(static_cast<double>(kept[static_cast<size_t>(rank)]), static_cast<double>(expected),

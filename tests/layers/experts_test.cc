@@ -1,5 +1,5 @@
-// The experts in every way of computing them, against loops in double and differences of those; and
-// what they keep from forward to backward.
+// All implementations of experts, compared with loops in double and their differences; and the
+// bytes that they save for backward.
 #include "layers/moe/experts.h"
 #include "core/host_access.h"
 #include "parallel/parameter_values.h"
@@ -37,7 +37,7 @@ Routing routing_of(Rig& rig, const Case& c) {
   return routing;
 }
 
-// One layer of experts with everything that flows through it.
+// One layer of experts with its inputs, outputs and gradients.
 struct Layer {
   Layer(Rig& rig, const Case& c, ExpertMode mode, FfnActivation activation, DType type)
       : experts({.store = store,
@@ -120,7 +120,7 @@ std::vector<Case> cases() {
   return {
       {37, 2, 5, 24, 12, over(5)},                                                   // prime
       {101, 3, 16, 17, 13, [](int64_t n, int64_t k) { return n % 2 * 9 + k * 2; }},  // most empty
-      {129, 1, 4, 16, 8, all_to(2)},  // one takes all, a row more than two blocks
+      {129, 1, 4, 16, 8, all_to(2)},  // all tokens to one expert, a row more than two blocks
       {64, 1, 3, 8, 16, all_to(2)},   // exactly a block, the last expert
       {1, 2, 7, 31, 5, over(7)},      // one token
       {2, 4, 4, 1, 1, [](int64_t, int64_t k) { return k; }},
@@ -197,7 +197,7 @@ TEST(Experts, ModesAgreeOnOutputsAndGradients) {
 TEST(Experts, PaddingNeverReachesAnyResult) {
   const Case c{3, 1, 2, 8, 4, [](int64_t n, int64_t) { return n % 2; }};
   Rig rig;
-  // Memory that is handed out again holds NaN.
+  // Reused memory contains NaN.
   for (int i = 0; i < 8; ++i) {
     const Tensor dirty = rig.exec.empty({1 << (8 + i)});
     std::fill_n(host<float>(dirty), dirty.elements(), std::nanf(""));
@@ -211,7 +211,7 @@ TEST(Experts, PaddingNeverReachesAnyResult) {
   }
 }
 
-// Bytes of activations that live from forward to backward, beside x and y.
+// Bytes of activations saved for backward, without x and y.
 int64_t kept_bytes(Rig& rig, const Layer& layer) {
   SavedStack saved;
   const int64_t before = rig.ledger.of(Label::kActivations).live;
@@ -237,7 +237,7 @@ TEST(Experts, KeepOnlyTheirPreActivations) {
   }
 }
 
-// Bytes that a whole mixture of experts keeps, routing included.
+// Bytes that a whole mixture of experts saves, including routing.
 int64_t kept_by_moe(int64_t experts, int64_t active, int64_t width) {
   constexpr int64_t kTokens = 128, kHidden = 64;
   Rig rig;

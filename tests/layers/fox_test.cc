@@ -1,6 +1,5 @@
-// Every switch of FoX on its own and all of them together, as the ablation of its paper has them:
-// backward against differences of forward, along directions near the gradient (see
-// gradients_test.cc).
+// Every switch of FoX, alone and combined as in the ablation of its paper: backward against
+// differences of forward, along directions near the gradient (see gradients_test.cc).
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -112,7 +111,7 @@ TEST(Fox, ProIsAllFourSwitches) {
   EXPECT_TRUE(SameBits(pro.forward(x, sequence), four.forward(x, sequence)));
 }
 
-// The rows of the ablation that take one thing away from FoX (Pro).
+// The rows of the ablation that remove one feature from FoX (Pro).
 TEST(Fox, ProLosesWhatIsSetToFalse) {
   const char* all[] = {"qk_norm", "output_norm", "output_gate", "kv_shift"};
   for (const char* without : all) {
@@ -126,7 +125,7 @@ TEST(Fox, ProLosesWhatIsSetToFalse) {
   }
 }
 
-// Softmax attention, where nothing else is added.
+// Without gate and other features FoX equals softmax attention.
 TEST(Fox, IsSoftmaxAttentionWithoutItsGate) {
   const std::string options = "heads = 4\nkv_heads = 2\ndk = 8\ndv = 12\nrope = true\n";
   FoxRig fox(options + "forget_gate = false");
@@ -152,7 +151,7 @@ TEST(Fox, RefusesToPruneWhatItDoesNotForget) {
   EXPECT_THROW(FoxRig("heads = 2\nforget_gate = false\nacp = true"), ConfigError);
 }
 
-// Gates that forget half at every token, over several blocks: pruning leaves out most of them.
+// Gates that forget half at every token, over several blocks: pruning skips most of them.
 TEST(Fox, PruningChangesTheOutputByNoMoreThanItPromises) {
   for (const char* norm : {"qk_norm = false\n", "qk_norm = true\n"}) {
     FoxRig whole(std::string(norm) + "heads = 2\nacp = false");
@@ -165,9 +164,9 @@ TEST(Fox, PruningChangesTheOutputByNoMoreThanItPromises) {
   }
 }
 
-// Heads that forget everything in a token or two, a tenth and a hundredth per token, side by side
-// as trained ones are, at the lengths that pruning is for. o_proj lets the outputs of attention
-// through as they are, and values are x itself.
+// Heads that forget everything in a token or two, a tenth and a hundredth per token, mixed as in
+// trained models, at lengths that pruning targets. o_proj passes the outputs of attention
+// unchanged, and values are x itself.
 struct LongFox {
   LongFox(const std::string& options, const std::string& acp)
       : fox("heads = 4\n" + options + "acp = " + acp) {

@@ -8,7 +8,7 @@
 // a few epsilon = 6e-8, so D(h) is wrong by about 10 epsilon |L| / h, D(h/2) by twice that, and the
 // combination by (4 * 2 + 1) / 3 = 3 times that.
 // L may have edges: maxima, choices of memories. A step that crosses one says nothing about the
-// gradient, and shows it, since D(h) and D(h/2) disagree; then another direction is taken.
+// gradient; it is detected because D(h) and D(h/2) differ, and another direction is taken.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -62,7 +62,7 @@ TEST_F(Gradients, OfDenseFeedForward) {
 }
 
 // The first `count` rows of candidates whose three most probable experts are clearly apart, so
-// that a small step does not change who is chosen (the choice has no derivative).
+// that a small step does not change the choice (which has no derivative).
 Tensor decided_rows(Rig& rig, const Moe& moe, const Tensor& candidates, int64_t count) {
   SavedStack saved;
   StepContext context;
@@ -125,8 +125,8 @@ TEST_F(Gradients, OfLossHead) {
   expect_all_weights(loss);
 }
 
-// Logits come and go block by block: no [tokens, vocab] f32 tensor is ever there, and no row
-// notices.
+// Logits are computed block by block: no [tokens, vocab] f32 tensor exists, and results do not
+// depend on blocks.
 TEST_F(Gradients, OfLossHeadAreFormedInBlocksOfRows) {
   constexpr int64_t kTokens = 6000, kVocab = 600, kPiece = 750;
   const LossHead head(build(), kVocab, nullptr);
@@ -156,7 +156,7 @@ TEST_F(Gradients, OfLossHeadAreFormedInBlocksOfRows) {
   EXPECT_NEAR(whole.loss_sum / loss_sum, 1.0, 1e-12);  // the same numbers, added in double
 }
 
-// The whole chain of a model, with random tokens.
+// A whole model, with random tokens.
 class WholeModel : public Gradients {
  protected:
   void expect_gradients(const Config& config, Recompute recompute = Recompute::kNone) {
@@ -210,7 +210,7 @@ aux_loss = 0.0
 }
 
 // Norms that count from one, factors on embedding, logits and both sides of the residual sums, a
-// normed stream past the branches, a shared expert of a width of its own.
+// normed residual stream, a shared expert of another width.
 constexpr const char* kScaled = R"(
 [model]
 vocab = 41

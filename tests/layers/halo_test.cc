@@ -1,6 +1,6 @@
-// The last inputs of a span (short convolutions, token shifts) go to the next sequence rank alone,
-// in one message for convolutions that are made together; where a span is shorter than they reach
-// back, they are gathered as states are.
+// The last inputs of a span (short convolutions, token shifts) go only to the next sequence rank,
+// in one message for fused convolutions; if a span is shorter than their reach, they are gathered
+// like states.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -15,7 +15,7 @@ struct Sent {
   CommCost halo, gathers;
 };
 
-// By each of `ranks`, forward and backward, over `rows` documents of `length` tokens.
+// Messages of each of `ranks`, forward and backward, over `rows` documents of `length` tokens.
 std::vector<Sent> sent_by(const std::string& law, int ranks, int64_t rows, int32_t length) {
   std::vector<Sent> sent(static_cast<size_t>(ranks));
   std::mutex mutex;
@@ -43,7 +43,7 @@ std::vector<Sent> sent_by(const std::string& law, int ranks, int64_t rows, int32
 
 struct Case {
   const char* law;
-  int64_t numbers;   // that look back, for each row: rows times channels
+  int64_t numbers;   // numbers of the halo per row: taps before times channels
   int64_t messages;  // forward and backward
 };
 
@@ -67,8 +67,8 @@ TEST_P(Halo, GoesToTheNextRankAlone) {
 }
 
 // In the order of tests/layers/mixer_cases.h: 4 heads of dk 8 and dv 12, 2 kv heads; 8 value heads.
-// Keys and values are one message, queries another, which is sent while states travel; all three
-// come back in one.
+// Keys and values are one message, queries another, which overlaps the exchange of states; backward
+// sends all three in one.
 INSTANTIATE_TEST_SUITE_P(All, Halo,
                          testing::Values(Case{"gated_deltanet", 3 * (32 + 32 + 96), 3},
                                          Case{"gla,short_conv = true", 3 * (32 + 16 + 24), 3},

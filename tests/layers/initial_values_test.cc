@@ -1,6 +1,6 @@
 // Where the weights of every mixer start: one row per weight, its values written down from the
 // published models, not from the code. A matrix without a row must start normal(0, 0.02); anything
-// else needs a row, so that a new mixer's vectors cannot go unread.
+// else needs a row, so that vectors of a new mixer cannot be forgotten.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Start normal(double deviation) {
 Start uniform(double low, double high) {
   return Spread{[=](double x) { return (x - low) / (high - low); }, low, high};
 }
-// Of x = log A, A uniform.
+// Distribution of x = log A, A uniform.
 Start log_of_uniform(double low, double high) {
   return Spread{[=](double x) { return (std::exp(x) - low) / (high - low); },
                 low > 0 ? std::log(low) : -INFINITY, std::log(high)};
@@ -74,7 +74,7 @@ Start linspace(double first, double last) {
   });
 }
 
-// RWKV-6: mixes with the token before, 1 - (n / D)^power and what late layers take off.
+// RWKV-6: mixing weights of the previous token, 1 - (n / D)^power minus an offset in late layers.
 double mix6(double n, double power, double off = 0) { return 1 - std::pow(n / kWide, power) - off; }
 Start mu6() {
   return Each([](const Place& p) { return mix6(p.at(), p.rest()); });
@@ -87,7 +87,7 @@ Start biases6() {  // of r, w, k, v, g
     return which == 3 ? mix6(n, p.rest(), 0.3 * p.late()) : mix6(n, p.rest());
   });
 }
-// Along the channels of all heads; memories of a mixture have it each.
+// Along the channels of all heads; each memory of a mixture has its own.
 Start decay6(int64_t channels) {
   return Each([=](const Place& p) {
     const double x = static_cast<double>(p.n % channels) / static_cast<double>(channels - 1);
@@ -124,7 +124,7 @@ Start ramp7(int64_t channels, int64_t width, double base, double line, double zz
 }
 constexpr int64_t kD7 = 9;  // width of a head of the mixer: 36 / 4
 
-// The first row that fits a weight counts. `mixer`: "*" any; `when`: in the options.
+// The first matching row applies. `mixer`: "*" is any; `when`: text in the options.
 struct Row {
   std::string mixer, when, weight;
   Start start;
@@ -233,8 +233,7 @@ const std::vector<Row>& rows() {
       {"liger", "bias", "v_proj.bias", all(0)},
       {"mla", "", "kv_a_norm.weight", all(1)},
       {"mla", "q_rank", "q_a_norm.weight", all(1)},
-      // Memories start as the mixers whose recurrences they are; those routed to have one more
-      // dimension.
+      // Memories start as the mixers of their recurrences; routed ones have one more dimension.
       {"mom", "'gla'\ngate_rank = 5", "gk_proj.0.weight", xavier(kWide, 5)},
       {"mom", "'gla'\ngate_rank = 5", "shared_gk.0.weight", xavier(kWide, 5)},
       {"mom", "'gla'\ngate_rank = 5", "gk_proj.1.weight", xavier(5, kKeys)},
@@ -297,8 +296,8 @@ const std::vector<Row>& rows() {
       {"mom", "'rwkv7'", "shared_a.1.bias", ramp7(kKeys, kDk, -0.19, 0.4, 0.3)},
       {"mom", "'rwkv7'", "k_k", ramp7(kKeys, kDk, 0.71, -0.1, 0)},
       {"mom", "'rwkv7'", "k_a", all(1.02)},
-      // The shell: what writes into the residual stream is scaled by the number of such writes; a
-      // convolution of four taps starts as PyTorch's.
+      // Common parts: projections into the residual stream are scaled by their number; a
+      // convolution of four taps starts as in PyTorch.
       {"*", "", "o_proj.weight", normal(residual)},
       {"*", "", "out_proj.weight", normal(residual)},
       {"*", "", "o_norm.weight", all(1)},
@@ -311,9 +310,9 @@ const std::vector<Row>& rows() {
 }
 
 // Kolmogorov's distance between the numbers and the distribution. For n numbers that follow it,
-// sqrt(n) times the distance is above 2.5 once in 130,000 times, whatever the distribution. It sees
-// other places better than other widths: so also the mean distance from the median, in shares of
-// the distribution, which is 1/2 and wrong by sqrt(1/12n). Some thousand numbers suffice.
+// sqrt(n) times the distance is above 2.5 once in 130,000 times, whatever the distribution. It
+// detects shifts better than wrong widths, so the mean of |2 F(x) - 1|, which is 1/2 with deviation
+// sqrt(1/12n), is tested too. A few thousand numbers suffice.
 constexpr double kFar = 2.5, kDeviations = 5;
 constexpr size_t kEnough = 4096;
 

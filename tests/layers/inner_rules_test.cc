@@ -1,6 +1,6 @@
-// Every rule that a memory of a mixture can have, against the plain loop of its recurrence: what
-// the gates are, which queries and keys are brought to unit length, how reads are scaled. What
-// the mixture does around a rule is the same for all (golden cases of three, mom_test.cc).
+// Every rule that a memory of a mixture can have, compared with the plain loop of its recurrence:
+// its gates, normalization of queries and keys, scale of reads. The mixture around a rule is common
+// to all (golden cases of three, mom_test.cc).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,11 +18,11 @@ using naive::Numbers;
 constexpr int64_t kTokens = 71;  // more than a chunk
 constexpr int64_t kHeads = 2, kKey = 8, kValue = 12, kRank = 5;
 
-// One memory that every token goes to.
+// One memory that receives every token.
 class InnerRules : public Gradients, public testing::WithParamInterface<std::string> {
  public:
   Numbers weight(const std::string& name) { return numbers(store.find("t." + name)->master); }
-  // A projection of x; with `pair` through a narrow layer.
+  // A projection of x; with `pair` a low-rank one.
   Numbers gate(const std::string& name) { return biased(name + "_proj", x_, kHidden); }
   Numbers pair(const std::string& name, double (*between)(double)) {
     const Numbers low = naive::project(x_, weight(name + "_proj.0.weight"), kHidden);

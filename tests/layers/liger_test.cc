@@ -42,7 +42,7 @@ TEST_F(Liger, HasTheWeightsOfAttentionAndNoOthers) {
   }
 }
 
-// With alpha = 0 and a window that holds everything it is the attention layer it came from.
+// With alpha = 0 and a window over everything it equals the original attention layer.
 TEST_F(Liger, IsSoftmaxAttentionWithoutItsRecurrence) {
   constexpr int64_t kTokens = 23;
   const auto liger = make("liger", "kv_heads = 2\nalpha = 0\nbeta = 1\nwindow = 23");

@@ -31,7 +31,7 @@ inline bool takes(const std::string& mixer, const std::string& option) {
   return false;
 }
 
-// Options that change what a mixer carries from span to span deserve the laws too.
+// Variants with options that change the state between spans.
 inline const std::vector<std::pair<std::string, std::string>> kVariants = {
     {"bla", "normalize = true"},
     {"bla", "short_conv = true\noutput_gate = false"},
@@ -95,13 +95,12 @@ inline OptionTable law_options(const std::string& law, int64_t heads = 4) {
   // Tensor ranks share the rows of mamba2's state evenly.
   if (takes(mixer, "state")) text += mixer == "mamba2" ? "state = 12\n" : "state = 5\n";
   if (takes(mixer, "inner") && mixer != "mom") text += "inner = 36\n";
-  if (takes(mixer, "aux_loss")) text += "aux_loss = 0\n";  // a loss of its own
+  if (takes(mixer, "aux_loss")) text += "aux_loss = 0\n";  // its own loss
   if (takes(mixer, "value_heads")) text += fmt::format("value_heads = {}\n", 2 * heads);
   return OptionTable::parse(text);
 }
 
-// A mixer with weights that depend on their names alone: the same on every rank, or this rank's
-// slices.
+// A mixer whose weights depend only on their names: equal on every rank, or this rank's slices.
 struct Made {
   Made(Rig& rig, Exec& exec, const std::string& name, int64_t heads = 4,
        const Coordinates& here = {}, Communicator* tensor_ranks = nullptr, DType type = DType::kF32)
@@ -128,8 +127,8 @@ struct Made {
   std::unique_ptr<Mixer> mixer;
 };
 
-// The pieces of a document that end at `borders`, one after the other, states carried, and back
-// where there is a gradient dy.
+// The pieces of a document that end at `borders`, in sequence with carried states, and backward if
+// there is a gradient dy.
 struct InPieces {
   InPieces(Rig& rig, const Mixer& mixer, const Tensor& x, const Tensor& dy,
            const std::vector<int32_t>& borders)
@@ -171,7 +170,7 @@ struct Degrees {
   DType type = DType::kF32;
 };
 
-// y, dx and the gradients of the weights under tensor and sequence ranks, put together.
+// y, dx and the gradients of the weights under tensor and sequence ranks, combined.
 struct OverRanks {
   OverRanks(Rig& rig, const std::string& name, const Tensor& x, const Tensor& dy,
             const std::vector<int32_t>& documents, int64_t rows, const Degrees& degrees)
@@ -260,7 +259,7 @@ inline testing::AssertionResult near_enough(const std::vector<double>& got,
   return testing::AssertionSuccess();
 }
 
-// Everything a memory of a mixture can be.
+// All rules that a memory of a mixture can have.
 inline std::vector<std::string> inner_rules() {
   for (const MixerInfo& mixer : mixer_list()) {
     if (mixer.name != "mom") continue;

@@ -12,9 +12,8 @@
 //   parallel    2, 3 and 4 ranks give what one gives, forward and backward, with documents that
 //               cross them; the same bits whether states are gathered or go from rank to rank
 //   kept        states between chunks that forward keeps change no bit of what backward gives
-// And naive: `decode` above is the recurrence itself, one token after the other, and every line has
-// golden cases of plain loops in another implementation (tests/launcher/golden_test.cc asks for
-// them).
+// The reference is golden: every line has golden cases of plain loops in another implementation
+// (tests/launcher/golden_test.cc requires them).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -70,9 +69,8 @@ TEST_P(MixerLaws, Packing) {
   EXPECT_TRUE(Near(together.row_range(11, 18), second, 1e-6));
 }
 
-// Within a chunk, and over several. How far pruning (ACP) looks back depends on the largest query
-// and key of the document: what it leaves out may change, which changes outputs by what it
-// promises.
+// Within a chunk, and over several. The range of pruning (ACP) depends on the largest query and key
+// of the document, so outputs may change by its error bound.
 TEST_P(MixerLaws, Causality) {
   const bool prunes = GetParam().find("acp = true") != std::string::npos;
   for (const auto& [tokens, changed] : {std::pair(23, 17), std::pair(300, 210)}) {
@@ -105,7 +103,7 @@ TEST_P(MixerLaws, Decode) {
   EXPECT_TRUE(Near(each.y, whole.y, kTolerance));
 }
 
-// Numbers of rows are no numbers that anything is a function of.
+// Row counts are integers; gradients do not apply.
 bool varies(const Tensor& t) { return t.dtype() == DType::kF32; }
 
 State normal_like(Rig& rig, const std::string& name, const State& like) {
@@ -129,7 +127,8 @@ double dot_all(const State& a, const State& b) {
   return sum;
 }
 
-// What every stateful part of the mixer did to tokens [begin, end), states carried from `state`.
+// Records of every stateful part of the mixer on tokens [begin, end), with states carried from
+// `state`.
 std::vector<SpanRecord> record(Rig& rig, const Mixer& mixer, const Tensor& x, int32_t begin,
                                int32_t end, MixerState& state) {
   std::vector<SpanRecord> records;
@@ -142,12 +141,13 @@ std::vector<SpanRecord> record(Rig& rig, const Mixer& mixer, const Tensor& x, in
 }
 
 // apply_adjoint against differences of apply at `s`, of fourth order, since a maximum of exponents
-// (mLSTM) makes apply no affine map. Where half the step gives another difference, a maximum
-// changed hands in between, and another state is taken.
+// (mLSTM) makes apply no affine map. If half the step gives another difference, the step crossed a
+// change of the maximum, and another state is taken.
 void expect_adjoint(Rig& rig, const SpanRecord& span, const std::string& part) {
   constexpr int kStates = 6;
   for (int attempt = 0; attempt < kStates; ++attempt) {
-    // Beside the state itself, which may lie on an edge (a running maximum that two terms share).
+    // A perturbed state: the state itself may lie on an edge (a running maximum that two terms
+    // share).
     const std::string tick(static_cast<size_t>(attempt), '\'');
     const State s = normal_like(rig, "s" + tick, span.entering);
     for (size_t t = 0; t < s.size(); ++t) {
@@ -195,7 +195,7 @@ TEST_P(MixerLaws, ActionMonoidAndAdjoint) {
   for (size_t i = 0; i < whole.size(); ++i) {
     const SpanAlgebra& algebra = *whole[i].algebra;
     EXPECT_NE(algebra.program(), "unnamed") << "part " << i;
-    if (algebra.exchange() == Exchange::kRing) continue;  // what a span does has no summary
+    if (algebra.exchange() == Exchange::kRing) continue;  // spans have no summary
     expect_near(algebra.apply(rig.exec, whole[i].summary, whole[i].entering), whole[i].leaving,
                 "action ");
     const Summary left = algebra.combine(
@@ -239,7 +239,7 @@ TEST_P(MixerLaws, Parallel) {
   }
 }
 
-// However states cross the ranks, and whatever is computed while they do.
+// Every kind of exchange of states, with and without overlap.
 TEST_P(MixerLaws, ParallelTravel) {
   const Cut& cut = kCuts[1];
   const int64_t tokens = cut.documents.back();

@@ -1,4 +1,4 @@
-// What options mean that no golden case sets: layers with them against plain loops.
+// Options that no golden case sets: layers with them are compared with plain loops.
 #include <gtest/gtest.h>
 
 #include "core/host_access.h"
@@ -33,7 +33,7 @@ class MixerOptions : public Gradients {
     parts_->allocate(rig.pool, DType::kF32, ParameterStore::Gradients::kNone);
     initialize(rig.exec, *parts_, 3);
     for (Parameter& p : parts_->all()) {
-      // Convolutions that see the token alone: what remains of them is silu.
+      // Convolutions of the current token alone reduce to silu.
       if (p.spec.name.find("conv1d") != std::string::npos) {
         for (int64_t i = 0; i < p.shape.elements(); ++i) host<float>(p.master)[i] = i % 4 == 3;
       } else if (p.spec.init.kind == Init::Kind::kNormal) {
@@ -137,7 +137,8 @@ TEST_F(MixerOptions, EpsilonOfQkNorm) {
   }
 }
 
-// By the published table: of the power of two below, then every other one of twice that power.
+// The published table: slopes of the power of two below, then every other slope of twice that
+// power.
 TEST(Lightning, HasAlibisSlopesForAnyNumberOfHeads) {
   const std::vector<std::vector<double>> powers = {{8},
                                                    {4, 8, 2},
@@ -205,9 +206,9 @@ TEST_F(MixerOptions, NegativeEigenvaluesOfKda) {
                    kTolerance));
 }
 
-// Keys that repeat and beta near 2: every write turns the state around along the key, and the
-// system that a chunk inverts has twos below its diagonal. The inverse's elements stay below 2, but
-// a power series of it would pass through 3^63.
+// Keys that repeat and beta near 2: every write reflects the state along the key, and the system
+// that a chunk inverts has twos below its diagonal. The inverse's elements stay below 2, but a
+// power series of it would pass through 3^63.
 TEST_F(MixerOptions, TurningTheSameKeyAroundStaysExact) {
   constexpr int64_t kLong = 300;
   const Tensor q = rig.normal("q", {kLong, kKey}), v = rig.normal("v", {kLong, kValue});
@@ -216,7 +217,7 @@ TEST_F(MixerOptions, TurningTheSameKeyAroundStaysExact) {
   for (const double most : {1.0, 2.0}) {
     for (int64_t t = 0; t < kLong; ++t) {
       host<float>(beta)[t] = static_cast<float>(most);
-      // Two keys of length one in turns of some tokens.
+      // Two unit keys alternate every few tokens.
       for (int64_t i = 0; i < kKey; ++i) host<float>(k)[t * kKey + i] = i == (t / 7) % 2;
     }
     const naive::Rows rows{kLong, 1, kKey, kValue, 1.0, numbers(q), numbers(k), numbers(v)};

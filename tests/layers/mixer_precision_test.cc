@@ -1,10 +1,10 @@
-// Laws of mixer_laws_test.cc in bf16: a document in pieces, token by token and over ranks is the
-// document in one, as far as numbers of eight bits tell. How far that is differs from mixer to
-// mixer (norms and softmaxes can magnify a rounding a hundredfold), and is measured: e is how far
-// bf16 is from f32, with the same weights and inputs, everything in one piece. What is cut
-// elsewhere rounds other numbers and is as far from f32, so that it lies within 2 e of what bf16
-// gives in one. That holds for errors of the same distribution, so it is asked for the middle and
-// the upper tenth of the tokens, not for the unluckiest.
+// Laws of mixer_laws_test.cc in bf16: a document in pieces, token by token and over ranks gives the
+// result of one piece, within rounding to eight bits. The bound differs between mixers (norms and
+// softmaxes can magnify a rounding a hundredfold), so it is measured: e is the distance of bf16
+// from f32 in one piece, with equal weights and inputs. Other cuts round other numbers and are as
+// far from f32, so they lie within 2 e of bf16 in one piece. That holds for errors of equal
+// distribution, so it is tested for the median and the upper tenth of the tokens, not for the
+// maximum.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class MixerPrecision : public Gradients, public testing::WithParamInterface<std:
     narrow_x = in_type(rig.exec, x, DType::kBF16);
     wide = std::make_unique<Made>(rig, rig.exec, GetParam());
     for (Parameter& p : wide->store.all()) {
-      if (p.spec.f32) continue;  // as it is in bf16 too
+      if (p.spec.f32) continue;  // f32 in every precision
       float* w = host<float>(p.master);
       for (int64_t i = 0; i < p.master.elements(); ++i) w[i] = to_float(to_bf16(w[i]));
     }
@@ -102,7 +102,8 @@ TEST_P(MixerPrecision, Parallel) {
   const Tensor dx = wide->mixer->backward(rig.exec, dy, {sequence, nullptr, &step}, saved);
   expect_as_near(two.y, one.y, y, "y");
   expect_as_near(two.dx, one.dx, dx, "dx");
-  // Gradients of weights are sums over all tokens, the unlucky ones too: half of the weights.
+  // Gradients of weights are sums over all tokens, including outliers: the median over weights is
+  // tested.
   std::vector<double> shares;
   for (const Parameter& p : wide->store.all()) {
     if (p.spec.buffer) continue;
@@ -113,7 +114,7 @@ TEST_P(MixerPrecision, Parallel) {
   EXPECT_LE(shares[shares.size() / 2], kAllowed);
 }
 
-// Every line of mixers.def, and what has a recurrence that no line has by default.
+// Every line of mixers.def, and options with a recurrence that no line has by default.
 std::vector<std::string> precision_cases() {
   std::vector<std::string> names = {"fox,pro = true",
                                     "softmax,window = 9",
@@ -126,10 +127,9 @@ std::vector<std::string> precision_cases() {
 }
 INSTANTIATE_TEST_SUITE_P(All, MixerPrecision, testing::ValuesIn(precision_cases()), name_of_case);
 
-// What a span does to a state is carried from chunk to chunk in f32, in bf16 too: A - I, for the
-// transition A, is a sum of products of three operands (keys, what the chunk makes of them, the
-// matrix so far), and rounding these is all that can go wrong. Strengths from hardly anything to
-// nearly everything that a token erases; 1024 tokens.
+// The transition A of a span is carried from chunk to chunk in f32, even in bf16: A - I is a sum of
+// products of three operands (keys, the chunk's transform of keys, the matrix so far), whose
+// rounding is the only error. Erase strengths range from nearly 0 to nearly 1; 1024 tokens.
 class Transitions : public testing::TestWithParam<Isa> {
  protected:
   static constexpr int64_t kRows = 1024, kWidth = 32;

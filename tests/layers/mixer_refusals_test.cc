@@ -1,5 +1,5 @@
-// What a mixer refuses, in words that say the rule and the nearest thing that works. Every message
-// begins with the place in the config, and every line of mixers.def is asked for what all share.
+// Refusals of mixers state the rule and the nearest value that works. Every message begins with the
+// place in the config; common rules are tested for every line of mixers.def.
 #include <gtest/gtest.h>
 
 #include "layers/mixers/registry.h"
@@ -61,7 +61,7 @@ TEST(MixerRefusals, SayTheRuleAndTheNearestThingThatWorks) {
   }
 }
 
-// What a mixer does not have is not proposed.
+// Options that a mixer lacks are not proposed.
 TEST(MixerRefusals, ProposeOnlyWhatTheMixerTakes) {
   EXPECT_EQ(refusal("liger", "heads = 4\ndk = 7").find("rope = false"), std::string::npos);
   EXPECT_EQ(refusal("rwkv7", "heads = 5").find("set dk"), std::string::npos);

@@ -1,4 +1,4 @@
-// The stabilised formulas of the specification in double, against the scan that runs without them.
+// The stabilised formulas of the specification in double, compared with the unstabilised scan.
 #include "core/host_access.h"
 #include "layers/recurrence/mlstm.h"
 
@@ -14,15 +14,15 @@ struct Inputs {
 };
 struct Outputs {
   Numbers h, c, n, m;
-  // How much of q . n cancels at worst: the sum of the magnitudes of its terms, of all tokens, over
-  // the denominator.
+  // Largest cancellation in q . n: the sum of the magnitudes of its terms, of all tokens, over the
+  // denominator.
   double cancelled = 0;
 };
 
 // One document.
 Outputs naive(const Inputs& in, int64_t tokens) {
   Outputs out{Numbers(static_cast<size_t>(tokens * kHeads * kValue)), in.c, in.n, in.m};
-  Numbers sizes = in.n;  // of what n is the sum of
+  Numbers sizes = in.n;  // magnitudes of the terms of n
   for (double& x : sizes) x = std::abs(x);
   const double scale = 1 / std::sqrt(static_cast<double>(kKey));
   for (int64_t t = 0; t < tokens; ++t) {
@@ -100,9 +100,9 @@ TEST(MlstmRecurrence, AgreesWithTheStabilisedForm) {
       SavedStack saved;
       const Tensor h = p.recurrence.forward(rig.exec, p.inputs(), p.sequence, &state, saved);
       const Outputs want = naive(p.doubles(), tokens);
-      // Only roundings of terms that cancel, as token by token. Chunks weigh keys by exponentials
-      // of differences of running sums of log decays, which reach 600 in a chunk of 64 at the cap:
-      // were those sums rounded, h would be off by 4e-4 of the largest.
+      // Allows only rounding of terms that cancel, as token by token. Chunks weigh keys by
+      // exponentials of differences of running sums of log decays, which reach 600 in a chunk of 64
+      // at the cap: were those sums rounded, h would be off by 4e-4 of the largest.
       EXPECT_TRUE(Near(h, want.h, 6e-8 * (want.cancelled + 10)));
       EXPECT_TRUE(Near(state[0], want.c, 1e-5));
       EXPECT_TRUE(Near(state[1], want.n, 1e-5));

@@ -1,5 +1,5 @@
-// Which pairs an expert of limited capacity takes, when ranks share the tokens of a micro-batch:
-// those that one rank with all tokens would let it take.
+// An expert of limited capacity accepts the same pairs when ranks share the tokens of a micro-batch
+// as on one rank with all tokens.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -20,7 +20,7 @@ constexpr int64_t kSequences = 3, kLength = 14, kHidden = 16, kExperts = 5, kAct
 // Tokens of one sequence, on each rank.
 using Spans = std::vector<int64_t>;
 
-// By token of the micro-batch and choice: does the pair stay? And how many do not.
+// By token of the micro-batch and choice: whether the pair stays; and the number of dropped pairs.
 struct Decision {
   std::vector<bool> stays = std::vector<bool>(kSequences * kLength * kActive);
   int64_t dropped = 0;

@@ -1,4 +1,4 @@
-// Routing: gradients against differences, losses by their definitions, what happens at the edges.
+// Routing: gradients compared with differences, losses with their definitions, and edge cases.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ MoeOptions options_of(const RoutingCase& c, int64_t experts) {
 
 class Routed : public Gradients, public testing::WithParamInterface<RoutingCase> {
  protected:
-  // Biases large enough to change who is chosen; loads as after a step.
+  // Biases large enough to change choices; loads as after a step.
   void prepare_routing(Moe& moe, int64_t experts) {
     prepare();
     if (Parameter* bias = store.find("t.router.bias")) {
@@ -188,7 +188,7 @@ class Routing : public Gradients {
   }
 };
 
-// All tokens at expert 3: what the mixture gives is that expert alone, with weight 1.
+// All tokens choose expert 3: the output is that expert's alone, with weight 1.
 TEST_F(Routing, OneExpertMayTakeAllTokens) {
   Moe moe(build(),
           {.router = {.rule = {.mode = RouterMode::kSigmoid, .renormalize = true}, .experts = 5},

@@ -1,4 +1,4 @@
-// What the laws of every mixer (mixer_laws_test.cc) do not say about a mixture of memories.
+// Properties of mixtures of memories beyond the laws of every mixer (mixer_laws_test.cc).
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -57,8 +57,8 @@ TEST_F(Mom, SendsTiesToTheLowerMemoriesAndLeavesTheOthersAlone) {
   }
 }
 
-// The algebra of a mixture is the product of its memories': each has a summary of its own, and that
-// of a memory which a token does not go to is the identity.
+// The algebra of a mixture is the product of its memories': each has its own summary, which is the
+// identity for tokens routed elsewhere.
 TEST_F(Mom, WhatATokenDoesToMemoriesItDoesNotGoToIsNothing) {
   for (const std::string& inner : inner_rules()) {
     Made made(rig, rig.exec, "mom,memories = 5\nshort_conv = false\ninner = '" + inner + "'");
@@ -87,7 +87,7 @@ TEST_F(Mom, WhatATokenDoesToMemoriesItDoesNotGoToIsNothing) {
   }
 }
 
-// Weights by their names: what they are called is what they are.
+// Weights are drawn by their names, so equal names give equal weights.
 Tensor forward(Rig& rig, const std::string& mixer, const std::string& text, const Tensor& x,
                const std::function<void(ParameterStore&)>& change = {}) {
   ParameterStore store;
@@ -108,8 +108,8 @@ Tensor forward(Rig& rig, const std::string& mixer, const std::string& text, cons
   return made->forward(rig.exec, x, {sequence, nullptr, &step}, saved);
 }
 
-// Those whose layer is the mixture's own: projections, convolutions, head norm, output gate. A
-// mixture's memories have no map of queries and keys but what follows a convolution.
+// Mixers with the mixture's layer structure: projections, convolutions, head norm, output gate.
+// Memories of a mixture have no map of queries and keys except after a convolution.
 TEST_F(Mom, IsTheMixerItselfWithOneMemoryForAll) {
   const std::map<std::string, std::string> same = {
       {"bla", "short_conv = true\nfeature_map = 'identity'"},
@@ -142,7 +142,7 @@ TEST_F(Mom, WithoutAConvolutionMapsNothing) {
       Near(forward(rig, "mom", one + "inner = 'gla'", x), forward(rig, "gla", "", x), 1e-6));
 }
 
-// One projection for all memories, the shared one: as if each had it for its own.
+// One projection shared by all memories acts as equal projections of each.
 TEST_F(Mom, SharesOneProjectionWhereAsked) {
   const Tensor x = rig.normal("x", {kTokens, kHidden});
   for (const char* inner : {"gated_deltanet", "gla"}) {
@@ -213,7 +213,7 @@ TEST_F(Mom, RefusesAnInnerMixerItDoesNotKnowAndNamesTheNearest) {
   EXPECT_TRUE(says(message, "\"gated_deltanet\"")) << message;
 }
 
-// Every mixer is a choice, or refused with the reason.
+// Every mixer is accepted or refused with a reason.
 TEST_F(Mom, SaysWhyAMixerCannotBeAMemory) {
   const std::vector<std::string> choices = inner_rules();
   for (const MixerInfo& mixer : mixer_list()) {

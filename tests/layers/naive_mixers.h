@@ -4,14 +4,14 @@
 #include <functional>
 #include <vector>
 
-// What the recurrences of the mixers are: plain loops in double, one token after the other, over
-// one document that starts here. Slow, and short enough to be compared with a formula by eye.
-// Vectors are rows; per head a state M [dk, dv], q, k [dk], v [dv].
+// The recurrences of the mixers as plain loops in double, token by token, over one document from
+// its start. Slow, and short enough to be compared with a formula by eye. Vectors are rows; per
+// head a state M [dk, dv], q, k [dk], v [dv].
 namespace weft::test::naive {
 
 using Numbers = std::vector<double>;
 
-// Rows of all heads, head after head: q, k [tokens, heads * dk], v [tokens, heads * dv].
+// Rows of all heads, concatenated: q, k [tokens, heads * dk], v [tokens, heads * dv].
 struct Rows {
   int64_t tokens, heads, dk, dv;
   double scale;  // of reads
@@ -26,7 +26,7 @@ struct Here {
   double q(int64_t i) const { return rows.scale * rows.q[at((t * rows.heads + h) * rows.dk + i)]; }
   double k(int64_t i) const { return rows.k[at((t * rows.heads + h) * rows.dk + i)]; }
   double v(int64_t j) const { return rows.v[at((t * rows.heads + h) * rows.dv + j)]; }
-  // Of gates with one number per head, and with `width`.
+  // Gates with one number per head, and with `width`.
   double one(const Numbers& gate) const { return gate[at(t * rows.heads + h)]; }
   double of(const Numbers& gate, int64_t width, int64_t i) const {
     return gate[at((t * rows.heads + h) * width + i)];
@@ -196,7 +196,7 @@ inline Numbers mlstm(const Rows& rows, const Numbers& input, const Numbers& forg
   });
 }
 
-// Every token's weights of all before it: o_t = sum_u w(q_t . k_u) v_u / (sum_u w + epsilon).
+// Normalized weights over all tokens so far: o_t = sum_u w(q_t . k_u) v_u / (sum_u w + epsilon).
 inline Numbers attend(const Rows& rows, const std::function<double(double)>& weight,
                       double epsilon) {
   return walk(rows, [&](const Here& x, Matrix&, double* o) {

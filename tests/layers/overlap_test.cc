@@ -1,5 +1,4 @@
-// What is computed between the start of an exchange and the wait for it: with overlap the work that
-// needs nothing of it, without nothing.
+// Work between the start of an exchange and its wait: independent work with overlap, none without.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,8 +62,7 @@ TEST(ExpertOverlap, TheSharedExpertComputesWhileRowsTravel) {
     StepContext context{.expert_ranks = &ranks};
     SavedStack saved;
     const Tensor x = rig.normal("x", {kTokens, kHidden}), dy = rig.normal("dy", {kTokens, kHidden});
-    // Forward: what the shared expert keeps (its pre-activations) is there when the rows are waited
-    // for.
+    // Forward: the shared expert's saved pre-activations exist when the rows are waited for.
     std::vector<int64_t> live;
     ranks.look = [&](const std::string&) {
       live.push_back(rig.ledger.of(Label::kActivations).live);
@@ -73,7 +71,8 @@ TEST(ExpertOverlap, TheSharedExpertComputesWhileRowsTravel) {
     on.moe.forward(rig.exec, x, context, saved);
     ASSERT_EQ(live.size(), 2u) << "dispatch and return";
     EXPECT_GE(live[0] - before, kTokens * 2 * 40 * 4);
-    // Backward: the shared expert's gradients on the way there, the experts' own on the way back.
+    // Backward: the shared expert's gradients overlap the first exchange, the experts' own the
+    // second.
     std::vector<bool> shared, experts;
     ranks.look = [&](const std::string&) {
       shared.push_back(!all_zero(on.gradient("t.shared.w_down")));

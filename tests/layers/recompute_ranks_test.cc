@@ -1,4 +1,4 @@
-// Blocks that compute their forward twice ask no sequence rank twice, and give the same bits.
+// Blocks that recompute forward do not repeat exchanges of sequence ranks, and give equal bits.
 #include <gtest/gtest.h>
 
 #include "layers/basic/mlp.h"
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kHidden = 24;
 constexpr int32_t kTokens = 22;
 
-// A block on one of some ranks of an axis, and what it sends to the others.
+// A block on one of the ranks of an axis, and the bytes that it sends.
 struct OnRank {
   // "gla" or "gla,short_conv = true"
   OnRank(ThreadComm& world, const std::string& mixer, Axis axis, Recompute recompute)
@@ -86,7 +86,7 @@ TEST_P(RecomputeRanks, SendStatesAndHalosOnce) {
   });
 }
 
-// Gathered states with halos, without; a shift; memories with halos of their own; a ring.
+// Gathered states with halos, without; a shift; memories with their own halos; a ring.
 INSTANTIATE_TEST_SUITE_P(All, RecomputeRanks,
                          testing::Values("gated_deltanet,", "mlstm,", "rwkv7,", "mom,",
                                          "ttt,inner_norm = true"),
@@ -95,7 +95,8 @@ INSTANTIATE_TEST_SUITE_P(All, RecomputeRanks,
                            return mixer.substr(0, mixer.find(','));
                          });
 
-// What nobody reads is not summed: selective recompute needs the mixer's inside, not its result.
+// Unused results are not summed: selective recompute needs the mixer's inner values, not its
+// result.
 TEST(RecomputeTensorRanks, ScatterOnceWhereTheResultIsNotNeeded) {
   run_ranks(2, [](ThreadComm& world, Exec&) {
     OnRank none(world, "gla,", Axis::kTensor, Recompute::kNone),

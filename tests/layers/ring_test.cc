@@ -1,5 +1,5 @@
-// The ring: rules without a summary hand their state from rank to rank. A rule that has one too
-// must come out the same either way.
+// The ring: rules without a summary pass their state from rank to rank. A rule with a summary must
+// give equal results either way.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kHeads = 2, kWidth = 5;
 constexpr HeadOptions kShape{.heads = kHeads, .kv_heads = kHeads, .dk = kWidth, .dv = kWidth};
 
-// Scalar decay, but nobody may ask it for a summary.
+// Scalar decay without a summary.
 class Unsummarized final : public Recurrence<ScalarInputs, ScalarGradients, ScalarKept> {
  public:
   Exchange exchange() const override { return Exchange::kRing; }
@@ -59,7 +59,7 @@ struct Results {
   std::vector<double> out, dq, dk, dv, dg;
 };
 
-// All tokens' outputs and gradients, rank after rank.
+// Outputs and gradients of all tokens, concatenated over ranks.
 template <class Rule>
 Results over_ranks(const Rule& rule, int ranks, const std::vector<int32_t>& documents) {
   std::vector<Results> parts(static_cast<size_t>(ranks));

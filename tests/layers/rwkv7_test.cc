@@ -1,4 +1,4 @@
-// What the golden cases and the laws of all mixers do not see of RWKV-7: values that cross layers.
+// Properties of RWKV-7 beyond golden cases and laws: values passed between layers.
 #include "core/host_access.h"
 #include "layers/mixers/registry.h"
 #include "parallel/parameter_values.h"
@@ -67,7 +67,7 @@ TEST_F(FirstValue, IsThatOfTheFirstLayerThatHasOne) {
   expect_derivative("x", x, gradient(Recompute::kNo), [&] { return loss(); });
 }
 
-// A first layer that runs again must not take its own values for those of a layer before it.
+// A recomputed first layer must not mistake its own values for those of an earlier layer.
 TEST_F(FirstValue, SurvivesRecomputation) {
   make({1, 2, 3});
   EXPECT_TRUE(SameBits(gradient(Recompute::kYes), gradient(Recompute::kNo)));

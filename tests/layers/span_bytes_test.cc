@@ -1,6 +1,6 @@
-// What sequence parallelism sends, whatever the length: for each layer one all-gather of states
-// forward and one backward, as many bytes as LASP-2 says and the transitions; or the states alone
-// from rank to rank. (Softmax rows: span_rows_test.cc.)
+// Bytes sent by sequence parallelism, independent of the length: for each layer one all-gather of
+// states forward and one backward, with the bytes of LASP-2 and the transitions; or the states
+// alone from rank to rank. (Softmax rows: span_rows_test.cc.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace weft::test {
 namespace {
 
-// A communicator that writes down what this rank sends, call by call.
+// A communicator that records the bytes of every call of this rank.
 class Logged final : public ForwardingComm {
  public:
   using ForwardingComm::ForwardingComm;
@@ -58,7 +58,7 @@ int64_t numbers_in(const State& state) {
   return sum;
 }
 
-// Parts that look back a few rows, whose halos are counted apart.
+// Parts with halos of a few rows, which are counted separately.
 bool is_halo(const SpanRecord& record) {
   const std::string_view program = record.algebra->program();
   return program == "short_conv" || program == "token_shift" || program == "token_mix";
@@ -75,7 +75,7 @@ struct Sent {
   std::vector<Part> parts;
 };
 
-// By each of `ranks`, for forward and backward of a layer.
+// Messages of each of `ranks`, for forward and backward of a layer.
 std::vector<Sent> sent_by(const std::string& name, int ranks, int32_t length,
                           const SpanTravel& travel) {
   std::vector<Sent> all(static_cast<size_t>(ranks));
@@ -107,7 +107,7 @@ std::vector<Sent> sent_by(const std::string& name, int ranks, int32_t length,
   return all;
 }
 
-// Takes `bytes` out of the list once.
+// Removes one entry equal to `bytes` from the list.
 bool take(std::vector<int64_t>& list, int64_t bytes) {
   const auto found = std::find(list.begin(), list.end(), bytes);
   if (found == list.end()) return false;
@@ -117,8 +117,8 @@ bool take(std::vector<int64_t>& list, int64_t bytes) {
 
 // Numbers of a state and of a transition, for each sequence (of mom: for each memory of one), with
 // 4 heads of 8 and 12 channels, 2 of them of keys and values where these are fewer, as section 3
-// of the specification has them. Decays that are weights travel as a number of tokens, or as a time
-// per channel.
+// of the specification has them. Decays that are weights are sent as a number of tokens, or as a
+// time per channel.
 struct Numbers {
   int64_t state, transition;
 };
@@ -153,7 +153,7 @@ int64_t sum(const std::vector<int64_t>& list) {
 
 class SpanBytes : public testing::TestWithParam<std::string> {
  protected:
-  // The one part that is no halo.
+  // The only part that is not a halo.
   static Sent::Part core(const Sent& sent) {
     Sent::Part found{};
     int cores = 0;
@@ -177,8 +177,8 @@ TEST_P(SpanBytes, AreThoseOfLasp2AndDoNotDependOnTheLength) {
       const Sent::Part mine = core(sent);
       EXPECT_EQ(mine.state, mine.chains * numbers.state);
       EXPECT_EQ(mine.transition, mine.chains * numbers.transition);
-      // 2 (W - 1) B H dk dv s, the transitions once, and a flag for each chain: whether it lets
-      // states through.
+      // 2 (W - 1) B H dk dv s, the transitions once, and a flag for each chain: whether states pass
+      // it.
       const int64_t forward = (ranks - 1) * (mine.state + mine.transition + mine.chains) * 4,
                     backward = (ranks - 1) * mine.state * 4;
       std::vector<int64_t> gathered = sent.gathered;
@@ -193,8 +193,8 @@ TEST_P(SpanBytes, AreThoseOfLasp2AndDoNotDependOnTheLength) {
   }
 }
 
-// B H dk dv s to the next rank forward, and as much to the one before backward: 1/(W - 1) of what a
-// gather of states sends, and neither transitions nor flags.
+// B H dk dv s to the next rank forward, and the same size to the previous rank in backward: 1/(W -
+// 1) of what a gather of states sends, and neither transitions nor flags.
 TEST_P(SpanBytes, OfAScanAreAStateToEachNeighbour) {
   for (const auto& [ranks, length] : {std::pair(2, 24), {3, 120}}) {
     const std::vector<Sent> all = sent_by(GetParam(), ranks, length, {SpanExchange::kScan, true});

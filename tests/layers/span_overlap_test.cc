@@ -1,6 +1,6 @@
-// What every mixer whose spans have summaries computes while states travel between sequence ranks:
-// forward its queries and its output gate, backward gradients of weights. Asked by spoiling the
-// layer's input: what was computed from it before does not change any more.
+// Work of every mixer with span summaries that overlaps the exchange of states: queries and output
+// gate in forward, weight gradients in backward. Detected by overwriting the layer's input: values
+// computed from it before do not change.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int32_t kLength = 22;
 constexpr const char* kStates = "all_gather";
 constexpr SpanTravel kTravels{SpanExchange::kGather, /*overlap=*/true};
 
-// Whether the mixer has a state that everything before a span has a part in, and that is gathered.
+// True if the mixer has a gathered prefix state.
 bool is_prefix(const std::string& law) {
   Rig rig(1);
   const Made made(rig, rig.exec, law);
@@ -33,7 +33,7 @@ bool is_prefix(const std::string& law) {
   });
 }
 
-// A mixer on one of the ranks of `world`, which are watched.
+// A mixer on one of the observed ranks of `world`.
 struct OnRank {
   OnRank(ThreadComm& world, Exec& exec, const std::string& law, const SpanTravel& travel)
       : ranks(world),
@@ -61,7 +61,8 @@ struct OnRank {
 
 class SpanOverlap : public testing::TestWithParam<std::string> {};
 
-// Does the output change when the input is spoilt at the start, at the wait, of gather `which`?
+// Whether the output changes if the input is overwritten at the start, or at the wait, of gather
+// `which`.
 struct Spoilt {
   bool at_start, at_wait;
 };
@@ -84,7 +85,7 @@ TEST_P(SpanOverlap, QueriesAndGatesAreComputedWhileStatesTravel) {
     plain.ranks.begun = [&](const std::string& operation) { gathers += operation == kStates; };
     const Tensor y = plain.forward(exec);
     EXPECT_GE(gathers, 1);
-    // Convolutions of memories have gathers of their own, before and after the one that counts.
+    // Convolutions of memories have their own gathers, before and after that of states.
     bool found = false;
     for (int which = 0; which < gathers; ++which) {
       const Spoilt now = spoilt(world, exec, GetParam(), y, which);
@@ -118,7 +119,7 @@ TEST_P(SpanOverlap, GradientsOfWeightsAreComputedWhileThoseOfStatesTravel) {
     on.ranks.look = [&](const std::string& operation) {
       if (operation == kStates) at_wait.push_back(some(output()));
     };
-    on.saved.hold();  // as a block does
+    on.saved.hold();  // as in a block
     on.made.mixer->backward(exec, on.rig.normal("dy", on.x.shape()),
                             {on.sequence, nullptr, &on.step}, on.saved);
     on.saved.run_held(exec);
@@ -142,15 +143,15 @@ TEST_P(SpanOverlap, NothingIsUnderWayWhereItIsSwitchedOff) {
   });
 }
 
-// Attention gathers rows, and what is no affine map of its state goes from rank to rank.
+// Attention gathers rows; rules that are not affine in the state use the ring.
 bool has_no_summary(const std::string& law) {
   const std::string mixer = name_in(law);
   return mixer == "softmax" || mixer == "fox" || mixer == "mla" ||
          law.find("inner_norm = true") != std::string::npos;
 }
 
-// Every other line of mixers.def and its variants; shells without a gate, so that queries are what
-// is left.
+// Every other line of mixers.def and its variants; without output gate, so that only queries
+// overlap.
 std::vector<std::string> laws() {
   std::vector<std::string> names = mixers_and_variants();
   for (const MixerInfo& mixer : mixer_list()) {

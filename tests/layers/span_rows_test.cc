@@ -1,4 +1,4 @@
-// Softmax attention between sequence ranks: rows go to the ranks that see them, and nowhere else.
+// Softmax attention between sequence ranks: rows go only to the ranks that attend to them.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -77,8 +77,8 @@ TEST(RowAlgebra, AppendsRowsAndKeepsThoseThatAWindowReaches) {
   }
 }
 
-// What enters is found at the front of what leaves, but for rows that the window drops, and
-// nothing of the span's own comes back.
+// The leaving rows begin with the entering ones, except for rows that the window drops, and the
+// span's own gradient does not come back.
 TEST(RowAlgebra, HandsBackTheSliceThatEntered) {
   Rig rig;
   for (const size_t window : {0, 1, 2, 5, 100}) {
@@ -134,9 +134,9 @@ TEST_F(SpanRows, OfAWindowGiveWhatOneRankGives) {
   expect_what_one_rank_gives(rig, "liger,window = 5", DType::kF32, kTolerance);
 }
 
-// Keys and values of both types beside gates in f32, an odd number of channels among them. Scores,
-// weights, outputs and gradients are rounded to bf16 on the way, each by at most 2^-9, in one order
-// here and in another there: five such roundings of dx on both sides.
+// Keys and values of both types with gates in f32, and an odd number of channels. Scores, weights,
+// outputs and gradients are rounded to bf16, each by at most 2^-9, in different orders: five such
+// roundings of dx on both sides.
 TEST_F(SpanRows, OfAnyTypeGiveWhatOneRankGives) {
   const double rounded = 2 * 5 * std::exp2(-9);
   expect_what_one_rank_gives(rig, "fox", DType::kF32, kTolerance);
@@ -147,7 +147,7 @@ TEST_F(SpanRows, OfAnyTypeGiveWhatOneRankGives) {
 
 // Bytes of one rank's forward and backward.
 struct Sent {
-  int64_t rows = 0, all = 0;  // by exchanges of rows, by everything
+  int64_t rows = 0, all = 0;  // in exchanges of rows, in total
 };
 std::vector<Sent> sent_by(const std::string& mixer, int ranks, int32_t length, int64_t batch,
                           DType type) {
@@ -184,7 +184,7 @@ TEST(SpanRowBytes, OfAWindowDoNotDependOnTheLength) {
       for (const int32_t length : {36, 36 * 5}) {
         const auto sent = sent_by("softmax,window = 9", ranks, length, kBatch, type);
         for (int r = 0; r < ranks; ++r) {
-          // window - 1 rows to the next rank, gradients of as many to the one before, in f32.
+          // window - 1 rows to the next rank, gradients of as many to the previous one, in f32.
           const int64_t rows = kBatch * (kWindow - 1) * kRowWidth;
           const int64_t want =
               rows * ((r + 1 < ranks ? size_of(type) : 0) + (r > 0 ? size_of(DType::kF32) : 0));

@@ -1,5 +1,5 @@
 // Tensor ranks give what one rank gives: outputs, input gradients and the gradients of all weights,
-// put together from their slices; alone and with sequence ranks. For every line of mixers.def.
+// combined from slices; alone and with sequence ranks, for every line of mixers.def.
 #include "core/host_access.h"
 #include "tests/layers/mixer_cases.h"
 
@@ -31,7 +31,7 @@ TEST_P(TensorLaws, TwoRanks) { expect_like_one({.tensor = 2}); }
 // As many ranks as heads: fewer kv heads than ranks where there are any.
 TEST_P(TensorLaws, FourRanks) { expect_like_one({.tensor = 4}); }
 
-// Not every mixer can have six heads here (they divide the hidden width), or be cut by three
+// Not every mixer can have six heads here (they divide the hidden width), or be split by three
 // (groups).
 TEST_P(TensorLaws, ThreeRanks) {
   try {
@@ -43,7 +43,7 @@ TEST_P(TensorLaws, ThreeRanks) {
 
 TEST_P(TensorLaws, WithSequenceRanks) { expect_like_one({.tensor = 2, .sequence = 2}); }
 
-// Decoding: some tokens, then one by one; every rank carries the states of its heads. Four ranks
+// Decoding: some tokens, then one by one; every rank holds the states of its heads. Four ranks
 // share two kv heads.
 TEST_P(TensorLaws, CarryTheStatesOfTheirHeads) {
   constexpr int kRanks = 4;
@@ -75,7 +75,7 @@ TEST_P(TensorLaws, CarryTheStatesOfTheirHeads) {
   EXPECT_TRUE(Near(y, one.y, kTolerance));
 }
 
-// What cannot be shared is refused with the nearest number that can.
+// Heads that cannot be split are refused with the nearest number that can.
 TEST(TensorRefusals, NameTheOptionAndTheNearestValue) {
   struct Wrong {
     const char *mixer, *options, *option, *nearest;

@@ -1,5 +1,5 @@
-// Embedding and loss with the vocabulary cut over tensor ranks, which is shorter on the last rank
-// or empty there, and tokens that do not divide.
+// Embedding and loss with the vocabulary split over tensor ranks, shorter or empty on the last
+// rank, and token counts that do not divide.
 #include <gtest/gtest.h>
 
 #include <mutex>

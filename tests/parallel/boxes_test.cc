@@ -9,8 +9,8 @@
 namespace weft::test {
 namespace {
 
-// Random boxes of tensors of up to four dims, their bytes given in parts of random sizes and in any
-// order, against one copy.
+// Random boxes of tensors of up to four dims, copied in parts of random sizes and in any order,
+// compared with a single copy.
 TEST(BoxCopy, OfPartsCopiesWhatOneCopyWould) {
   const RandomStream random(11, "boxes");
   uint64_t drawn = 0;
@@ -53,7 +53,7 @@ TEST(BoxCopy, OfPartsCopiesWhatOneCopyWould) {
         return bytes.subspan(static_cast<size_t>(x.begin), static_cast<size_t>(x.end - x.begin));
       };
       copy.copy(r.begin, part(r));
-      // What is needed of a part is known, and where it goes when it does as it stands.
+      // The needed range of a part is known, and its target if the part is contiguous there.
       const BoxCopy::Range needed = place.within(r);
       const auto begin = inside.begin() + r.begin, end = inside.begin() + r.end;
       const auto first = std::find(begin, end, true);

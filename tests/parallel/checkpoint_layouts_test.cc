@@ -1,5 +1,5 @@
-// Any layout reads what any layout wrote: weights cut in every way a spec can ask for, written by
-// the ranks of one layout and read by those of another, element by element.
+// Any layout reads checkpoints of any other: weights split in every way that a spec allows, written
+// by the ranks of one layout and read by those of another, are compared element by element.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -43,7 +43,7 @@ std::vector<ParameterSpec> specs(const Coordinates& here) {
     if (block * pipe.size / 4 != pipe.index) continue;
     all.push_back({.name = fmt::format("block.{}", block), .global = {4, 2}});
   }
-  // The shared ones live on the first stage alone.
+  // Shared parameters are on the first stage only.
   if (pipe.index > 0) all.erase(all.begin(), all.end() - 4 / pipe.size);
   return all;
 }
@@ -96,7 +96,7 @@ void each_element(const SavedTensor& t, Visit&& visit) {
   }
 }
 
-// One rank's weights and moments, and what it saves and reads of them.
+// One rank's weights and moments, with the tensors that it saves and reads.
 struct RankState {
   RankState(const Case& c, ThreadComm& world)
       : layout{c.degrees, world.rank(), c.world, coordinates_of(c.degrees, world.rank(), c.world)},

@@ -1,4 +1,4 @@
-// Reading compares what it takes with the manifest, block by block, and reads no more than that.
+// Reading compares every block that it uses with the manifest, and reads no others.
 #include "parallel/checkpoint/checkpoint_reader.h"
 #include "core/host_access.h"
 
@@ -106,7 +106,7 @@ TEST_F(CheckpointBlocks, AreComparedWhereSomethingIsTakenFromThem) {
       EXPECT_NO_THROW(CheckpointReader(found).read(t));
       EXPECT_EQ(wrong_in(t), 0);
     }
-    // Whoever needs what: of three ranks one looks at the block in any case.
+    // One of three ranks always checks the block, even if none needs it.
     int seen = 0;
     for (int rank = 0; rank < 3; ++rank) {
       try {
@@ -134,7 +134,7 @@ TEST_F(CheckpointBlocks, TellTheirReaderThatItGetsOn) {
   EXPECT_EQ(calls, 1);
 }
 
-// A limit of open files while it lives: the next one cannot be opened.
+// Limits the number of open files while it exists: the next one cannot be opened.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
@@ -148,8 +148,8 @@ class NoMoreFiles {
   struct rlimit before_ {};
 };
 
-// Whatever fails that is no word about the bytes must not lead to an older checkpoint, and then to
-// the newest being set aside.
+// A failure that says nothing about the bytes must not fall back to an older checkpoint and set the
+// newest aside.
 TEST(LoadNewest, TakesNoOtherFailureForDamage) {
   const ScratchFolder folder;
   run_ranks(1, [&](ThreadComm& world, Exec& exec) {
@@ -182,7 +182,7 @@ TEST(LoadNewest, TakesNoOtherFailureForDamage) {
   });
 }
 
-// Each of these leads out of the folder, or would.
+// Each of these links leads out of the folder, or could.
 TEST(ReadCheckpoint, RefusesLinks) {
   const ScratchFolder folder;
   Rig rig;

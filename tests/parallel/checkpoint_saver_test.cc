@@ -1,4 +1,4 @@
-// Saving in the background, and failures of it. When the power goes: power_loss_test.cc.
+// Saving in the background, and its failures (loss of power: power_loss_test.cc).
 #include "parallel/checkpoint/checkpoint_saver.h"
 #include "core/host_access.h"
 
@@ -30,7 +30,7 @@ TEST(CheckpointSaver, SavesWhatWasThereWhenItBegan) {
       EXPECT_EQ(result->failure, "");
       EXPECT_EQ(value_in(verify_completely(result->path)), at_step);
     }
-    // One copy of what this rank answers for (a page), whatever the number of saves.
+    // One copy of this rank's own elements (a page), for any number of saves.
     EXPECT_EQ(exec.pool.ledger().of(Label::kMaster).peak, 4096);
   });
 }
@@ -91,7 +91,7 @@ TEST(CheckpointSaver, TellsAllRanksOfTheOneThatFailedAndKeepsWhatWas) {
 TEST(CheckpointSaver, DoesNotBeginWithoutRoom) {
   const ScratchFolder folder;
   Rig rig;
-  // More than any disk has, in memory that is never touched.
+  // A size beyond any disk, in memory that is never touched.
   const int64_t rows = int64_t{1} << 50;
   const SavedTensor huge{"w",
                          {rows},
@@ -116,8 +116,8 @@ TEST(CheckpointSaver, RemovesWhatEarlierSavesLeftUnfinished) {
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
 }
 
-// Each of two ranks looks at one file: the damage that one of them finds sends both back, to a
-// checkpoint that overwrites what they had taken from the damaged one.
+// Each of two ranks checks one file: damage found by one makes both fall back to a checkpoint that
+// overwrites the data already read.
 TEST(LoadNewest, GoesBackToAWholeCheckpointOnAllRanks) {
   const ScratchFolder folder;
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
@@ -154,7 +154,7 @@ TEST(LoadNewest, GoesBackToAWholeCheckpointOnAllRanks) {
   run_ranks(2, [&](ThreadComm& world, Exec& exec) { EXPECT_THROW(load(world, exec), Error); });
 }
 
-// The newest may not be pruned in favour of one that carries a later step and is damaged.
+// The newest checkpoint may not be pruned in favour of a damaged one with a later step.
 TEST(CheckpointFolder, SetsAsideWhatCannotBeUsed) {
   const ScratchFolder folder;
   Rig rig;
@@ -175,7 +175,7 @@ TEST(CheckpointFolder, SetsAsideWhatCannotBeUsed) {
   EXPECT_EQ(set_aside_all(folder / "c"), "");
 }
 
-// Who copies a checkpoint into the folder, or writes a note there, must find both as they were.
+// Copies and other files that a user puts into the folder must not change.
 TEST(CheckpointFolder, KnowsItsOwnNamesAlone) {
   const ScratchFolder folder;
   Rig rig;

@@ -1,4 +1,4 @@
-// What every communicator must do, whatever carries the bytes. Linked twice: with threads as ranks,
+// Laws of every communicator, for every transport. Linked twice: with threads as ranks,
 // and with the processes of mpirun.
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ TEST_P(CommunicatorLaws, ReducesToAll) {
   });
 }
 
-// Numbers whose sum depends on the order: what comes out must be that of rank order, bit for bit.
+// The sum depends on the order: the result must equal that of rank order, bit for bit.
 TEST_P(CommunicatorLaws, AddsInRankOrder) {
   const auto x = [](int rank, int64_t i) {
     return std::ldexp(1.0f + static_cast<float>((i * 37 + rank * 11) % 101) / 101.0f,
@@ -146,15 +146,14 @@ TEST_P(CommunicatorLaws, ScattersSums) {
         comm.reduce_scatter(exec, all, mine);
         EXPECT_TRUE(SameBits(mine, want)) << name_of(dtype) << " " << size;
         comm.reduce_scatter(exec, all,
-                            all.row(comm.rank()));  // the result may take the place of its part
+                            all.row(comm.rank()));  // the result may overwrite the input
         EXPECT_TRUE(SameBits(all.row(comm.rank()), want)) << name_of(dtype) << " " << size;
       }
     }
   });
 }
 
-// Rank f sends rank t f + 2 t rows, none when both are 0; each row tells where it comes from and
-// goes to.
+// Rank f sends rank t f + 2 t rows, none when both are 0; each row contains its source and target.
 TEST_P(CommunicatorLaws, SendsRowsToEverybody) {
   const auto rows = [](int from, int to) { return int64_t{from + 2 * to}; };
   on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
@@ -210,8 +209,7 @@ TEST_P(CommunicatorLaws, TransfersTogetherWhateverTheirOrder) {
   });
 }
 
-// Sends that nobody has asked for yet do not stop the sender; tags pick messages out of their
-// order.
+// Sends without matching receives do not block the sender; tags select messages out of order.
 TEST_P(CommunicatorLaws, StartsTransfersWithoutWaiting) {
   if (ranks == 1) return;
   on_ranks([&](Communicator& comm, const Splitter&, Exec& exec) {
@@ -241,7 +239,7 @@ TEST_P(CommunicatorLaws, StartsTransfersWithoutWaiting) {
   });
 }
 
-// Two collectives under way at once, others between, waited for in the opposite order.
+// Two pending collectives, others in between, waited for in reverse order.
 TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
     CommTally tally;
@@ -286,7 +284,7 @@ TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
     EXPECT_EQ(tally.of("expert", "all_gather").bytes, 2 * (ranks - 1) * kSize * 4);
     EXPECT_EQ(tally.of("expert", "all_to_all_v").bytes,
               (std::ssize(leave) - out[static_cast<size_t>(comm.rank())]) * 40);
-    // Ranks that start something else are told, as in calls that wait.
+    // Ranks that start different operations get an error, as in blocking calls.
     if (ranks == 1) return;
     const bool odd = comm.rank() == ranks - 1;
     const std::string message = message_of<Error>([&] {
@@ -310,7 +308,7 @@ TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
 TEST_P(CommunicatorLaws, SplitsIntoGroupsThatWorkSideBySide) {
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
     const int color = comm.rank() % 2;
-    const auto group = split(color, -comm.rank(), "tensor");  // in the opposite order
+    const auto group = split(color, -comm.rank(), "tensor");  // in reverse order
     const int size = (ranks + 1 - color) / 2;
     ASSERT_EQ(group->size(), size);
     EXPECT_EQ(group->rank(), size - 1 - comm.rank() / 2);
@@ -369,7 +367,7 @@ TEST_P(CommunicatorLaws, TracingCountsWhatLeavesTheRank) {
   });
 }
 
-// A rank that calls something else: every rank stops, and says what both call.
+// If one rank makes a different call, every rank fails with a message that names both calls.
 TEST_P(CommunicatorLaws, TracingNamesBothCallsWhenRanksDisagree) {
   if (ranks == 1) return;
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
@@ -400,7 +398,7 @@ TEST_P(CommunicatorLaws, TracingNamesBothCallsWhenRanksDisagree) {
   });
 }
 
-// A barrier is a call like others: a rank in it does not wait there for those who compare.
+// A barrier is compared like other calls: a rank in it does not block the comparison.
 TEST_P(CommunicatorLaws, TracingComparesBarriers) {
   if (ranks == 1) return;
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
@@ -423,14 +421,14 @@ TEST_P(CommunicatorLaws, TracingComparesBarriers) {
   });
 }
 
-// Round the ring, with sizes or layers that do not fit: whoever receives tells both ends and
-// places.
+// Transfers round the ring with different sizes or layers: the receiver's message names both ends
+// and places.
 TEST_P(CommunicatorLaws, TracingComparesTransfers) {
   if (ranks == 1) return;
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {
     CommTally tally;
     const int to = (comm.rank() + 1) % ranks, from = (comm.rank() + ranks - 1) % ranks;
-    // Messages lie in the way of the next test: a communicator of its own for each.
+    // Leftover messages would disturb the next case, so each has its own communicator.
     const auto message = [&](const char* axis, int64_t received, int64_t layer, bool started) {
       TracedComm traced(split(0, comm.rank(), axis), axis, tally, Signatures::kCompare);
       const Tensor out = exec.zeros({2, 3}), in = exec.zeros({received, 3});
@@ -458,9 +456,9 @@ TEST_P(CommunicatorLaws, TracingComparesTransfers) {
                       "of layer {}; rank {} receives f32 [2, 3] in step 4, forward of layer {}",
                       from, 10 + from, comm.rank(), 10 + comm.rank()));
       EXPECT_EQ(message("pipe", 2, 10 + comm.rank(), started),
-                "");  // stages are in layers of their own
+                "");  // stages run different layers
     }
-    EXPECT_EQ(tally.of("pipe", "transfer").bytes, 2 * 24);  // words to compare do not count
+    EXPECT_EQ(tally.of("pipe", "transfer").bytes, 2 * 24);  // control words do not count
     comm.barrier();
   });
 }

@@ -1,4 +1,4 @@
-// Sums of gradients that travel while backward goes on: the same bits as sums at the end.
+// Gradient reduction that overlaps backward gives the bits of reduction at the end.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kLayers = 3;
 
-// Blocks with weights of odd sizes, some larger than a bucket; what belongs to no block; a norm
-// whose gradient is partial; a buffer.
+// Blocks with weights of odd sizes, some larger than a bucket; a weight outside blocks; a norm with
+// a partial gradient; a buffer.
 std::vector<ParameterSpec> specs() {
   std::vector<ParameterSpec> out = {{.name = "embed.weight", .global = {11, 8}}};
   for (int64_t layer = 0; layer < kLayers; ++layer) {
@@ -31,7 +31,7 @@ std::vector<ParameterSpec> specs() {
   return out;
 }
 
-// What the owned rows of one rank become, in bits, when backward tells of `done` one after another.
+// Reduced values of one rank's own rows when backward reports the stages `done` in order.
 std::vector<float> sums(int ranks, int rank, const std::vector<int64_t>& done, int64_t bucket,
                         int64_t* early_bytes = nullptr) {
   std::vector<float> out;

@@ -1,5 +1,5 @@
-// index.h5 as everybody else meets it: the HDF5 library, which follows virtual datasets, sees every
-// tensor whole.
+// index.h5 in other programs: the HDF5 library follows virtual datasets and reads every tensor
+// whole.
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
@@ -87,7 +87,7 @@ TEST(IndexFile, ShowsEveryTensorWholeToTheHdf5Library) {
                                                               {"parameters/columns", {5, 9}},
                                                               {"adam/m/stacked", {8, 2}},
                                                               {"adam/v/on_one_rank", {2, 2}}};
-  // A moved checkpoint is the same: parts are found beside the index.
+  // A moved checkpoint stays readable: paths are relative to the index.
   std::filesystem::rename(path, folder / "moved");
   const auto read = datasets_of(folder / "moved/index.h5");
   ASSERT_EQ(read.size(), shapes.size());

@@ -53,7 +53,7 @@ TEST(Launch, CountsTheTasksOfItsOwnNodeUnderSlurm) {
   EXPECT_EQ(local_size("2,3(x2),1", "3"), 1);
   EXPECT_EQ(local_size("8", "0"), 8);
   EXPECT_EQ(local_size("8", ""), 8);
-  EXPECT_EQ(local_size("3(x2)", "1", "6"), 3);  // what was asked for is not what came
+  EXPECT_EQ(local_size("3(x2)", "1", "6"), 3);  // the request differs from the allocation
   EXPECT_EQ(local_size("", "0", "6"), 6);
   EXPECT_EQ(local_size("", ""), 1);
   for (const char* broken : {"4", "4(x", "4(x1", ",", "x", "-4(x9)", "0(x9)", "4(x1)3"}) {

@@ -47,8 +47,7 @@ TEST(Layout, OfSixteenRanksIsTheTableInTheGoldenFile) {
   EXPECT_EQ(text, get_file(in_project("tests/golden/layout_16.txt"))) << text;
 }
 
-// Every group that any axes form cuts the world into parts of equal size, the same for all its
-// members.
+// The groups of any set of axes split the world into parts of equal size, equal for all members.
 TEST(Layout, GroupsTileTheWorld) {
   const std::vector<ParallelConfig> cases = {
       {.tensor = 2, .pipe = 3, .sequence = 2, .expert = 2, .expert_tensor = 2},
@@ -180,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"Nothing", 67, {}, {"data 67", "train.global_batch = 134"}}),
     [](const auto& info) { return info.param.name; });
 
-// Layers placed by hand; what does not add up is refused with the config.
+// Layers placed by hand; wrong sums are refused with the config.
 TEST(Layout, PlacesLayersAsTheyAreGiven) {
   const Config config = config_with({"parallel.pipe=3", "parallel.stage_layers=1, 4,1"});
   EXPECT_EQ(make_layout(config, 0, 3).stage_layers(6), (IndexRange{0, 1}));
@@ -194,7 +193,7 @@ TEST(Layout, PlacesLayersAsTheyAreGiven) {
   }
 }
 
-// What only the layers know is a rule like others, asked once for each way to cut them.
+// A rule of the layers is applied like others, once for each split.
 TEST(Layout, OffersOnlyWhatTheModelTakes) {
   const Config config = config_with({"parallel.tensor=4", "model.layer.L.heads=12",
                                      "model.layer.N.heads=12", "parallel.sequence=2"});

@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// As messages travel, and in pieces as beyond two gigabytes: the same code with a smaller limit.
+// Messages as usual, and in pieces as beyond two gigabytes, by a smaller limit.
 std::vector<Place> places() {
   std::vector<Place> all;
   const auto add = [&](const std::string& name, const MpiOptions& options) {
@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   weft::World world(weft::this_launch());
   testing::InitGoogleTest(&argc, argv);
   if (world.rank() != 0)
-    GTEST_FLAG_SET(brief, true);  // one rank tells what runs, all tell what fails
+    GTEST_FLAG_SET(brief, true);  // one rank prints progress, all print failures
   const int failed = RUN_ALL_TESTS();
   if (failed != 0) world.abort(1);
   return 0;

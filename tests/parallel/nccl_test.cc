@@ -1,4 +1,4 @@
-// What of NCCL can be tested without a GPU: that it is linked, loads, and refuses clearly.
+// Tests of NCCL without a GPU: it is linked, loads, and is refused with a clear message.
 #include "parallel/comm/nccl.h"
 
 #include <gtest/gtest.h>

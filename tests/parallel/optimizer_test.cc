@@ -12,7 +12,7 @@
 namespace weft::test {
 namespace {
 
-// Two parameters whose gradients have length 5 together: (3, 0, ...) and (4, 0, ...).
+// Two parameters whose gradients have a joint norm of 5: (3, 0, ...) and (4, 0, ...).
 class OptimizerTest : public testing::Test {
  protected:
   OptimizerTest()

@@ -75,8 +75,8 @@ std::vector<int64_t> local_to_global(const ParameterSpec& spec, const Coordinate
   return out;
 }
 
-// Over all ranks, those who answer for rows cover every element of the global tensor exactly once,
-// whole or sharded; and a piece holds in local memory what its box says.
+// Over all ranks, owners of rows cover every element of the global tensor exactly once, whole or
+// sharded, and each piece in local memory matches its box.
 TEST(Ownership, AnswersForEveryElementExactlyOnce) {
   for (const auto& [degrees, world] : layouts()) {
     for (const ParameterSpec& spec : specs()) {
@@ -105,8 +105,8 @@ TEST(Ownership, AnswersForEveryElementExactlyOnce) {
   }
 }
 
-// The sharers of a slice cut its rows among them: each row is updated by one of them, and all hold
-// the slice.
+// Ranks that share a slice split its rows: each row is updated by one of them, and all hold the
+// slice.
 TEST(Ownership, SharersTileTheLocalRows) {
   for (const auto& [degrees, world] : layouts()) {
     for (const ParameterSpec& spec : specs()) {

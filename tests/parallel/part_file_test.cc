@@ -1,4 +1,4 @@
-// The file of a rank while it is written: looked at again as it grows, in little memory.
+// The file of a rank is read back while it is written, in little memory.
 #include "parallel/checkpoint/part_file.h"
 #include "core/host_access.h"
 
@@ -65,7 +65,7 @@ TEST(PartFile, HashesSlicesAndFileAsTheyStandThere) {
   }
 }
 
-// The follower waits for the first slice, so that what happens to the second one before is seen.
+// The follower waits for the first slice, so that an earlier change of the second one is seen.
 TEST(PartFile, ThatReadsBackOtherBytesIsRefused) {
   const ScratchFolder folder;
   const std::string path = folder / "rank-00000.h5";
@@ -90,7 +90,7 @@ TEST(PartFile, LeftInTheMiddleWaitsForNobody) {
   file.write(1, bytes_in(d.data[1]).data());
 }
 
-// Of this process, in bytes, since the peak was last forgotten.
+// Peak memory of this process in bytes since the last reset.
 int64_t peak_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -101,8 +101,8 @@ int64_t peak_memory() {
 }
 bool forget_peak() { return static_cast<bool>(std::ofstream("/proc/self/clear_refs") << "5\n"); }
 
-// Beside the tensors: one box at a time of those that have several, which is less than the shard,
-// and what does not grow with them (blocks, threads, HDF5).
+// Memory beyond the tensors: one box at a time of tensors with several, which is less than the
+// shard, and a constant (blocks, threads, HDF5).
 TEST(WritePart, TakesAtMostOneCopyOfTheLargestShard) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take memory of their own";

@@ -1,6 +1,6 @@
-// Losing power at any moment of a save leaves a checkpoint that can be loaded, and nothing that
-// carries a step's name and is not whole. The disk after it is made of records alone: what a file
-// or a folder held when it was last synced is certain, everything since then may be there or not.
+// Losing power at any moment of a save leaves a loadable checkpoint and no incomplete folder with a
+// step's name. The disk afterwards is derived from records: the last synced content of files and
+// folders is certain, later changes may be present or not.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ Inode inode_of(const std::string& path) {
   return info.st_ino;
 }
 
-// What others put into a folder that all share (/tmp) may go while one looks.
+// In a shared folder (/tmp) files of other programs may vanish during the listing.
 Names names_in(const std::string& folder) {
   Names names;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -47,8 +47,8 @@ Names names_in(const std::string& folder) {
   return names;
 }
 
-// Notes what is synced, by inode, in files of a folder: they outlive the process. Inodes that were
-// noted stay open, so that no other file gets their number.
+// Records synced content by inode, in files that outlive the process. Inodes that were noted stay
+// open, so that no other file gets their number.
 class SyncRecord {
  public:
   explicit SyncRecord(std::string folder) : folder_(std::move(folder)) {
@@ -63,7 +63,7 @@ class SyncRecord {
   SyncRecord& operator=(const SyncRecord&) = delete;
   static SyncRecord* active() { return active_; }
 
-  // The power goes when so many syncs are done and another one is asked for.
+  // Power is lost at the sync after this many.
   void end_after(int syncs) { left_ = syncs; }
 
   void note(int fd) {
@@ -140,8 +140,8 @@ int __wrap_renameat2(int from_folder, const char* from, int to_folder, const cha
 namespace weft::test {
 namespace {
 
-// What a disk may hold after the power is back: of each folder and file what was last synced, or
-// what was there when the power went.
+// Possible disks after the power is back: each folder and file has its last synced content, or that
+// of the moment of the loss.
 class DiskAfterwards {
  public:
   DiskAfterwards(const SyncRecord& record, const std::string& root)
@@ -188,7 +188,7 @@ class DiskAfterwards {
     note_synced(inode_of(path));
   }
 
-  // Also of folders that are no longer there: they are again where their removal is forgotten.
+  // Includes removed folders: they reappear where their removal was not synced.
   void note_synced(Inode inode) {
     Folder& folder = folders_[inode];
     folder.synced = record_.names_of(inode);
@@ -197,7 +197,7 @@ class DiskAfterwards {
     }
   }
 
-  // `now`: folders that are as they were when the power went.
+  // `now`: folders with the content of the moment of the loss.
   void add_folder(Inode inode, const std::string& to, const std::set<Inode>& now, bool files,
                   Disk& disk) const {
     const Folder& folder = folders_.at(inode);
@@ -236,7 +236,7 @@ void make(const DiskAfterwards::Disk& disk, const std::string& to) {
   }
 }
 
-// A moment of a save: one that has a name, or the one before so many syncs are done.
+// A moment of a save: a named one, or the one before a given number of syncs.
 struct Moment {
   std::optional<SaveMoment> name;
   int syncs = -1;
@@ -246,7 +246,7 @@ std::string text_of(const Moment& m) {
   return m.name ? std::string(name_of(*m.name)) : fmt::format("after {} syncs", m.syncs);
 }
 
-// Whether a process that saves was killed at that moment of it, which not every save has.
+// True if the saving process was killed at that moment, which not every save has.
 bool killed_at(const Moment& m, int64_t step, SyncRecord& record,
                const std::function<void()>& saving) {
   const bool by_every_rank = m.name == SaveMoment::kWritten || m.name == SaveMoment::kSynced;
@@ -267,7 +267,7 @@ bool killed_at(const Moment& m, int64_t step, SyncRecord& record,
 
 struct Saves {
   const char* name;
-  std::vector<int64_t> steps;  // of values 1, 2, ...; the power goes in the last one
+  std::vector<int64_t> steps;  // of values 1, 2, ...; power is lost in the last one
   bool exchanges;
 };
 void PrintTo(const Saves& saves, std::ostream* out) { *out << saves.name; }

@@ -28,7 +28,7 @@ std::string text(const PipeShape& s) {
   return fmt::format("{} ranks, {} micro-batches, {} chunks", s.ranks, s.micro_batches, s.chunks);
 }
 
-// Every micro-batch once, in order, whatever sends wait for.
+// Every micro-batch runs once, in order, for any blocking of sends.
 TEST(PipeSchedule, EndsForEveryShape) {
   for (const PipeSchedule schedule : kAll) {
     each_shape(schedule, [&](const PipeShape& shape) {
@@ -55,8 +55,8 @@ TEST(PipeSchedule, EvaluationEndsForEveryShape) {
   }
 }
 
-// Idle time of a pipeline with equal stages: (ranks - 1) times what the schedule leaves uncovered
-// of one forward and one backward. Costs are whole numbers, so that sums are exact.
+// Idle time of a pipeline with equal stages: (ranks - 1) times the uncovered part of one forward
+// and one backward. Costs are whole numbers, so that sums are exact.
 TEST(PipeSchedule, HasTheBubbleOfItsFormula) {
   const PipeCosts costs{.forward = 2, .input = 2, .weight = 2};
   const double whole = costs.forward + costs.input + costs.weight;
@@ -71,10 +71,10 @@ TEST(PipeSchedule, HasTheBubbleOfItsFormula) {
   }
 }
 
-// ZB-H1: weight halves fill what waits for others, (ranks - 1) (forward + input - weight) stays.
+// ZB-H1: weight halves fill waiting times; (ranks - 1) (forward + input - weight) remains.
 TEST(PipeSchedule, ZeroBubbleLeavesAThird) {
   each_shape(PipeSchedule::kZeroBubble, [&](const PipeShape& shape) {
-    if (shape.micro_batches < shape.ranks) return;  // too little work to fill anything with
+    if (shape.micro_batches < shape.ranks) return;  // too little work to fill the bubble
     const SimulatedPipe pipe = simulate(plans_of(PipeSchedule::kZeroBubble, shape), shape);
     EXPECT_LE(pipe.time, 3 * shape.micro_batches + (shape.ranks - 1)) << text(shape);
   });
@@ -122,7 +122,7 @@ TEST(PipeSchedule, RefusesInterleavingThatDoesNotDivide) {
   EXPECT_NE(message.find("8 micro-batches"), std::string::npos) << message;
 }
 
-// The validator itself: what it must find.
+// The validator itself must find deadlocks and mistakes.
 TEST(ScheduleCheck, FindsDeadlocksAndMistakes) {
   const PipeShape shape{.ranks = 2, .micro_batches = 1};
   const std::vector<Plan> good = plans_of(PipeSchedule::k1F1B, shape);
@@ -139,7 +139,7 @@ TEST(ScheduleCheck, FindsDeadlocksAndMistakes) {
   std::vector<Plan> twice = good;
   twice[0].push_back({Step::kBackward, 0});
   EXPECT_NE(message(twice).find("twice"), std::string::npos);
-  std::vector<Plan> stuck = good;  // nobody sends what it waits for
+  std::vector<Plan> stuck = good;  // it waits for a message that is never sent
   stuck[1].push_back({Step::kRecvForward, 7});
   const std::string never = message(stuck);
   EXPECT_NE(never.find("never ends: rank 1 in"), std::string::npos) << never;

@@ -142,7 +142,7 @@ TEST_P(ThreadCommOf, SendsRowsFromAllToAll) {
 }
 
 // A ring in both directions, receives listed before sends, two messages per direction: any of these
-// would block when done one after the other.
+// would deadlock if done in sequence.
 TEST_P(ThreadCommOf, TransfersInGroupsWithoutWaitingForEachOther) {
   run_ranks(ranks, [&](Communicator& comm, Exec& exec) {
     const int next = (comm.rank() + 1) % ranks, before = (comm.rank() + ranks - 1) % ranks;
@@ -232,7 +232,7 @@ TEST(ThreadComm, SumsInRankOrder) {
 }
 
 TEST(ThreadComm, RoundsSumsOfBf16Once) {
-  // 256 + 1 + 1 is 258, which bf16 has; rounding on the way gives 256.
+  // 256 + 1 + 1 is 258, which bf16 has; intermediate rounding gives 256.
   run_ranks(3, [](Communicator& comm, Exec& exec) {
     const Tensor x = exec.empty({1}, DType::kBF16);
     set(x, 0, comm.rank() == 0 ? 256 : 1);
@@ -250,7 +250,7 @@ TEST(ThreadComm, KeepsNanInAMaximum) {
   });
 }
 
-// Runs `call`, in which ranks disagree; all of them must throw, and say both sides.
+// Runs `call`, in which ranks disagree; all of them must throw, with both calls in the message.
 template <class Call>
 void expect_disagreement(int ranks, const std::vector<std::string>& parts, Call call) {
   std::atomic<int> thrown = 0;
@@ -320,7 +320,7 @@ TEST(ThreadComm, AnExceptionReleasesTheOthersAndComesOut) {
       if (comm.rank() == 1) throw ConfigError("the reason");
       try {
         const Tensor x = exec.zeros({3});
-        if (comm.rank() == 0) pair->barrier();  // also groups split off are released
+        if (comm.rank() == 0) pair->barrier();  // split groups are released too
         if (comm.rank() == 2)
           comm.transfer(exec, std::vector<Transfer>{{Transfer::Kind::kSend, 3, x}});
         if (comm.rank() == 3)

@@ -1,5 +1,5 @@
-// New weights that travel while the next forward goes on: each layer's are there when they are
-// waited for, and the same as those gathered at once.
+// Gathering of weights that overlaps the next forward: each layer's weights are complete after the
+// wait, and equal to those of a blocking gather.
 #include <gtest/gtest.h>
 
 #include "core/host_access.h"
@@ -28,7 +28,7 @@ std::vector<ParameterSpec> specs() {
   return out;
 }
 
-// A rank's parameters, whose own rows have new values and whose others do not.
+// A rank's parameters: its own rows have new values, other rows old ones.
 struct Place {
   Place(ThreadComm& world, Exec& exec, DType type, int64_t bucket)
       : layout{{}, world.rank(), world.size(), coordinates_of({}, world.rank(), world.size())},
@@ -71,7 +71,7 @@ struct Place {
     }
     return true;
   }
-  // Of all parameters whose name starts so.
+  // True for all parameters with this prefix.
   bool is_new(const std::string& prefix, int step) const {
     for (size_t i = 0; i < store.all().size(); ++i) {
       const ParameterSpec& spec = store.all()[i].spec;
@@ -112,8 +112,7 @@ TEST(ValueGather, EveryLayerFindsItsOwn) {
   }
 }
 
-// With buckets of a layer or less, what is needed last has not even started when the first layer
-// runs.
+// With buckets of a layer or less, the last layers have not started when the first one runs.
 TEST(ValueGather, TheFirstLayersComeFirst) {
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
     Place place(world, exec, DType::kF32, 64);
@@ -135,7 +134,7 @@ TEST(ValueGather, TheFirstLayersComeFirst) {
   });
 }
 
-// Steps of an optimizer whose weights come when they are asked for, or at once.
+// Steps of an optimizer with overlapped or blocking gathering of weights.
 TEST(ValueGather, AnOptimizerWaitsBeforeItChangesWhatIsStillSent) {
   std::vector<double> weights[2];
   for (const auto others : {Optimizer::Others::kAtOnce, Optimizer::Others::kWhenAsked}) {
@@ -156,7 +155,7 @@ TEST(ValueGather, AnOptimizerWaitsBeforeItChangesWhatIsStillSent) {
       Optimizer optimizer(store, pool, {}, mesh, Zero::kSharded);
       for (int step = 1; step <= 4; ++step) {
         if (step != 3)
-          optimizer.start_values(exec);  // nobody asked: complete before the next update
+          optimizer.start_values(exec);  // not waited for: complete before the next update
         for (Parameter& p : store.all()) {
           for (int64_t e = 0; e < p.grad.elements(); ++e) {
             host<float>(p.grad)[e] = static_cast<float>((e * 3 + step) % 7 - 3);

@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// Outside of the unnamed namespace: local functions have no name at run time.
+// Not in the anonymous namespace: local functions have no name at run time.
 __attribute__((noinline)) void wait_until(const std::atomic<bool>& done) {
   while (!done) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
@@ -67,7 +67,7 @@ TEST(WaitingReport, StaysShortWithThousandsOfRanks) {
   EXPECT_NE(text.find("2047 ranks more wait in barrier over world"), std::string::npos) << text;
 }
 
-// A rank that writes to a slow disk moves now and then; one that waits, or is silent, does not.
+// A rank that writes to a slow disk makes progress; one that waits, or is silent, does not.
 TEST(Watchdog, SeesWhetherSomebodyGetsOn) {
   const RankSight waits = sight(0, "all_gather over world", 900);
   EXPECT_TRUE(somebody_gets_on({waits, sight(1, "", 2)}, 600));
@@ -99,7 +99,7 @@ TEST(HeartbeatFile, IsReadBackAndRemovedAtTheEnd) {
     EXPECT_EQ(read->call, "");
     EXPECT_EQ(read->stack, "");
     EXPECT_EQ(read->seconds, 0.25);
-    // A reader that meets half of a new one and half of an old one takes neither.
+    // A reader ignores a file that is half new and half old.
     std::string torn = get_file(heartbeat_path(beats, 2));
     torn.replace(torn.find("beat 8"), 6, "beat 9");
     put_file(heartbeat_path(beats, 2), torn);
@@ -114,7 +114,7 @@ TEST(HeartbeatFile, AFolderThatCannotBeWrittenIsNoReasonToStop) {
   EXPECT_FALSE(read_heartbeat("/dev/null/beats", 0));
 }
 
-// Two ranks as threads: the first waits in a collective, the second is elsewhere.
+// Two ranks as threads: the first waits in a collective that the second never calls.
 TEST(Watchdog, NamesTheOneThatIsMissingAndThenGivesUp) {
   const ScratchFolder folder;
   const WatchdogOptions options{folder / "beats", 0.3, 0.9};
