@@ -86,7 +86,7 @@ def write_dataset(prefix, vocab):
         f.write(struct.pack(f"<{len(lengths) + 1}q", *range(len(lengths) + 1)))
 
 
-# Tables that the class computes from its config and stores all the same.
+# Tables that the class stores although they follow from its config.
 DERIVED = ("slope_rate", "query_decay", "key_decay", "diagonal_decay")
 
 

@@ -75,7 +75,7 @@ FAMILIES = {
                                                                "beta_fast": 3.0, "beta_slow": 0.5,
                                                                "original_max_position_embeddings": 32})),
 }
-BF16 = ["mixtral"]  # stored so; its numbers are still computed in f32
+BF16 = ["mixtral"]  # stored type; computed in f32
 
 
 def make_model(family, seed=1):

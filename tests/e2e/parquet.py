@@ -57,7 +57,7 @@ def main():
             texts = parquet_files.write(path, rows=31 + 61 * (number % 5), seed=number, write_page_checksum=number % 2 == 0,
                                         dictionary_pagesize_limit=200 if number % 3 == 0 else 1 << 20, **how)
             files.append((path, texts if "binary" in name else documents(path, folder)))
-        # As pyarrow writes by default, with pages of a megabyte.
+        # Defaults of pyarrow, with pages of a megabyte.
         path = os.path.join(folder, "large.parquet")
         parquet_files.write(path, "nullable", "ZSTD", "DICTIONARY", "1.0", 60000, seed=5, row_group_size=9000,
                             data_page_size=1 << 20, write_batch_size=1024)

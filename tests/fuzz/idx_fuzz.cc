@@ -1,4 +1,4 @@
-// Any bytes as an .idx, beside a small .bin: read or refused.
+// Any bytes as an .idx, with a small .bin: read or refused.
 //
 // sources: core/data/indexed_dataset.cc core/files/mapped_file.cc core/files/regular_file.cc
 // sources: core/files/new_file.cc core/base/error.cc core/files/hash.cc

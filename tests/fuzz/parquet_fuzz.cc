@@ -12,7 +12,7 @@
 
 namespace {
 
-// Every text is looked at, so that a view outside the page would be seen.
+// Every text is read, so that a view outside the page is detected.
 void read_all(const weft::MappedFile& file, const weft::ParquetColumn& column) {
   weft::ParquetPages pages(file, column);
   std::shared_ptr<const weft::ParquetTexts> dictionary;

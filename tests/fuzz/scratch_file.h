@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-// A file in memory where there is such a place, for readers that want a path.
+// A file, in memory if possible, for readers that need a path.
 class ScratchFile {
  public:
   explicit ScratchFile(const char* name) {

@@ -18,7 +18,7 @@ inline std::string run_data(std::vector<std::string> arguments) {
   CLI::App app;
   add_data(app);
   arguments.insert(arguments.begin(), "data");
-  std::reverse(arguments.begin(), arguments.end());  // what CLI11 expects of a vector
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects reversed arguments
   testing::internal::CaptureStdout();
   try {
     app.parse(arguments);

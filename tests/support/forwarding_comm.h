@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// A communicator that lets another one do everything: for those that look at some of its calls.
+// A communicator that forwards all calls to another one; base of classes that observe some calls.
 class ForwardingComm : public Communicator {
  public:
   explicit ForwardingComm(Communicator& inner) : inner_(inner) {}

@@ -14,7 +14,7 @@
 
 namespace weft::test {
 
-// `weft train` on several ranks, as a user meets it: a small corpus and a run of seconds on it.
+// `weft train` on several ranks, as a user starts it: a small corpus and a run of seconds on it.
 class Mpirun : public testing::Test {
  protected:
   Mpirun() {
@@ -34,8 +34,8 @@ class Mpirun : public testing::Test {
     writer.finish();
   }
 
-  // Twelve sequences a step: 1, 2, 3 and 4 ranks share them evenly. Layouts agree within the
-  // roundings of sums, as long as Adam does not blow them up (see data_parallel_test).
+  // Twelve sequences a step: 1, 2, 3 and 4 ranks share them evenly. Layouts agree within rounding
+  // of sums, unless Adam amplifies it (see data_parallel_test).
   std::vector<std::string> train(const std::string& run,
                                  const std::vector<std::string>& more = {}) {
     std::vector<std::string> arguments = {"train",

@@ -16,7 +16,7 @@ testing::AssertionResult Near(const std::vector<double>& got, const std::vector<
 testing::AssertionResult Near(ConstView got, ConstView want, double tolerance);
 testing::AssertionResult Near(ConstView got, const std::vector<double>& want, double tolerance);
 
-// The same bits.
+// True if all bits are equal.
 testing::AssertionResult SameBits(ConstView a, ConstView b);
 
 }  // namespace weft::test

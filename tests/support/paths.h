@@ -10,7 +10,7 @@ std::string in_project(const std::string& path);
 // The built program.
 const std::string& weft_program();
 
-// The one that trains for tests under mpirun (tests/support/rank_jobs.h).
+// The program that trains for tests under mpirun (tests/support/rank_jobs.h).
 std::string training_ranks_program();
 
 }  // namespace weft::test

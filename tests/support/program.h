@@ -16,7 +16,7 @@ struct Outcome {
   std::string out, err;
 };
 
-// The built program, or another one, run as a user would: its own process, output to files.
+// The built program, or another one, run as by a user: in its own process, with output to files.
 class Program {
  public:
   explicit Program(const std::vector<std::string>& arguments)
@@ -27,9 +27,9 @@ class Program {
   void signal(int number) const;
   std::string out_so_far() const { return get_file(folder_ / "out"); }
   std::string err_so_far() const { return get_file(folder_ / "err"); }
-  // Until `text` has been printed or the program has ended; false in the latter case.
+  // Waits until `text` is printed or the program has ended; false in the latter case.
   bool wait_for(const std::string& text);
-  // Until `fact` is one or the program has ended; false when it still is none.
+  // Waits until `fact` is true or the program has ended; false if it is still not true.
   bool wait_until(const std::function<bool()>& fact) const;
   // Until it halts itself (WEFT_FAIL_AT=0:STEP:stopped) or has ended; false in the latter case.
   // signal(SIGCONT) lets it go on.

@@ -44,7 +44,7 @@ RandomModel::RandomModel(Runtime& runtime, const std::string& text) {
   const ModelStage stage(config.model, Recompute::kNone, DType::kF32, store);
   store.allocate(runtime.pool(), DType::kF32, ParameterStore::Gradients::kNone);
   initialize(runtime.exec(), store, 5);
-  for (Parameter& p : store.all()) {  // so that what came before matters
+  for (Parameter& p : store.all()) {  // so that earlier values matter
     if (p.spec.init.kind != Init::Kind::kNormal) continue;
     for (int64_t i = 0; i < p.shape.elements(); ++i) host<float>(p.master)[i] *= 8;
   }

@@ -7,7 +7,7 @@
 
 namespace weft::test {
 
-// A small hybrid with random weights, or another model, as a checkpoint in a folder of its own.
+// A small hybrid with random weights, or another model, as a checkpoint in a scratch folder.
 class RandomModel {
  public:
   explicit RandomModel(Runtime& runtime, const std::string& config = "");

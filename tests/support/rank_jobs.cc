@@ -72,7 +72,7 @@ History train_as(const std::string& config_text, MpiComm& ranks) {
 }  // namespace
 
 std::vector<History> train_over_processes(int processes, const std::vector<RankJob>& jobs) {
-  setenv("ASAN_OPTIONS", "detect_leaks=0", 0);  // MPI's own
+  setenv("ASAN_OPTIONS", "detect_leaks=0", 0);  // leaks of MPI itself
   const ScratchFolder scratch;
   const std::string folder = scratch.path().string();
   json list = json::array();
@@ -96,11 +96,11 @@ void run_rank_jobs(const std::string& folder) {
   std::ifstream file(jobs_file(folder));
   const json jobs = json::parse(file);
   const auto world = MpiComm::world();
-  // All groups are made at the start, so that a process that is done with a job need not wait for
-  // the others before it takes its next one.
+  // All groups are made at the start, so that a process that has finished a job need not wait for
+  // the others before its next one.
   std::vector<std::pair<size_t, std::unique_ptr<MpiComm>>> mine;
   for (size_t j = 0; j < jobs.size();) {
-    int taken = 0, own = -1;  // jobs side by side, until the processes do not suffice for the next
+    int taken = 0, own = -1;  // concurrent jobs, until too few processes are left for the next
     for (; j < jobs.size(); ++j) {
       const int ranks = jobs[j]["ranks"];
       WEFT_CHECK(ranks <= world->size(), "{} ranks, of {} processes", ranks, world->size());

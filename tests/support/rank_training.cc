@@ -17,7 +17,7 @@
 namespace weft::test {
 namespace {
 
-// What all ranks must return alike.
+// Values that must be equal on all ranks.
 std::vector<double> seen(const History& history) {
   std::vector<double> out = {history.valid};
   for (const StepResult& s : history.steps) {
@@ -49,7 +49,7 @@ std::vector<float> whole_weights(Exec& exec, Communicator& world, Trainer& train
   for (auto& [name, at] : begin) total += std::exchange(at, total);
 
   const Tensor high = exec.empty({total}), low = exec.empty({total});
-  float *most = host<float>(high), *least = host<float>(low);  // least: with the other sign
+  float *most = host<float>(high), *least = host<float>(low);  // least: negated
   std::fill_n(most, total, -std::numeric_limits<float>::infinity());
   std::fill_n(least, total, -std::numeric_limits<float>::infinity());
   const ParameterStore& store = trainer.parameters();
@@ -294,7 +294,7 @@ Batch rule_batch(const Config& config, Pool& pool, int64_t first, int64_t rows) 
 
 namespace {
 
-// The largest share of a bound that this test has used so far, in its report.
+// Records the largest used share of a bound in the test's report.
 class Used {
  public:
   void note(const std::string& of, double share) {

@@ -9,7 +9,7 @@
 
 namespace weft::test {
 
-// What every test of arithmetic needs: memory, two threads, an Exec.
+// Common resources of tests of arithmetic: memory, two threads, an Exec.
 struct Rig {
   explicit Rig(int threads = 2, Isa isa = chosen_isa())
       : pool(ledger), threads(threads), exec{this->threads, pool, isa, {}} {}

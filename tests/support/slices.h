@@ -4,8 +4,7 @@
 
 namespace weft::test {
 
-// each(index in a rank's local tensor, index in the whole one), for all elements of a parameter
-// there.
+// Calls each(local index, global index) for all elements of a rank's part of a parameter.
 template <class Each>
 void each_element(const Parameter& p, const Coordinates& here, Each each) {
   for (const OwnedPiece& piece : pieces_of(p.spec, here, {0, row_count(p.shape)})) {

@@ -11,9 +11,9 @@
 
 namespace weft::test {
 
-// `weft train` on one rank, as a user meets it: a small corpus and runs of twelve steps on it, a
-// checkpoint after every fourth. Routers have biases that move at every step, so that a run which
-// loses them is another run.
+// `weft train` on one rank, as a user starts it: a small corpus and runs of twelve steps on it, a
+// checkpoint after every fourth. Routers have biases that change at every step, so that losing them
+// changes the run.
 class TinyRuns : public testing::Test {
  protected:
   TinyRuns();
@@ -25,7 +25,7 @@ class TinyRuns : public testing::Test {
 
   std::map<int64_t, double> losses(const std::string& run) const;                // by step
   std::vector<std::filesystem::path> checkpoints(const std::string& run) const;  // oldest first
-  std::string weights(const std::string& run) const;  // the file of the newest one
+  std::string weights(const std::string& run) const;  // the file of the newest checkpoint
 
   ScratchFolder folder_;
   std::string corpus_ = folder_ / "corpus";

@@ -8,7 +8,7 @@
 
 namespace weft::test {
 
-// How far two trainings may be apart that form the same sums in another order: to first order in
+// Largest distance of two trainings that form the same sums in different orders: to first order in
 // the roundings, errors of independent sums added up as squares. With u = 2^-24:
 //
 //   a sum of n terms            u sqrt(n) of its size; the longest one has the step's tokens as
@@ -23,8 +23,8 @@ namespace weft::test {
 //                               that
 //   the loss of step s          apart + |g_s| moved(s) / loss, of its size
 //
-// What the curvature of the loss makes of moved(s) is left out, so the bound of gradient norms is a
-// number that was chosen: see expect_same_training.
+// The effect of curvature on moved(s) is neglected, so the bound of gradient norms is a chosen
+// number: see expect_same_training.
 class TrainingBounds {
  public:
   TrainingBounds() = default;  // nothing is known

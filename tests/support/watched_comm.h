@@ -10,8 +10,7 @@
 
 namespace weft::test {
 
-// A communicator that tells when collectives are started that travel while ranks compute, and when
-// they are waited for.
+// A communicator that reports the start of non-blocking collectives and the wait for them.
 class Watched final : public ForwardingComm {
  public:
   using Look = std::function<void(const std::string& operation)>;
