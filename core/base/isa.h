@@ -12,8 +12,8 @@ enum class Isa : uint8_t {
   kPlain,       // any x86-64 (SSE2)
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // F, BW, DQ, VL
-  kAvx512Bf16,  // and products of pairs of bf16
-  kAmx,         // and AMX tiles with bf16 products
+  kAvx512Bf16,  // plus products of pairs of bf16
+  kAmx,         // plus AMX tiles with bf16 products
 };
 inline constexpr int kIsaCount = 5;
 

@@ -128,7 +128,7 @@ TEST(DataParallel, MomentsAreSharedOut) {
       }
     });
   }
-  EXPECT_LT(parts, one * 5 / 4);  // and alignment
+  EXPECT_LT(parts, one * 5 / 4);  // plus alignment
 }
 
 // Written by three ranks, read by two and by one: the run continues as if never interrupted.

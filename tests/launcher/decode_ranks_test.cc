@@ -230,7 +230,7 @@ TEST_F(DecodeCommands, EvaluationsGiveTheNumbersOfOneRank) {
     arguments.insert(arguments.end(), layout.begin(), layout.end());
     const nlohmann::json many = json_of(2, arguments);
     if (layout.empty()) {
-      EXPECT_EQ(many.dump(), one.dump());  // the same bits
+      EXPECT_EQ(many.dump(), one.dump());  // equal bits
     }
     EXPECT_EQ(many["tokens"], one["tokens"]);
     EXPECT_NEAR(many["loss"].get<double>(), one["loss"].get<double>(), 2e-5);

@@ -118,7 +118,7 @@ TEST_F(Mpirun, CollectivesAreMeasuredOverEachAxis) {
   EXPECT_TRUE(json::parse(get_file(file))["axes"].contains("sequence"));
 }
 
-// Sums and weights of data ranks, rows of experts beside a shared one, sums of tensor ranks. A
+// Sums and weights of data ranks, rows of experts with a shared one, sums of tensor ranks. A
 // checkpoint during the run completes the pending gathering of weights.
 TEST_F(Mpirun, TheSameLayoutGivesTheSameBitsWithOverlapAndWithout) {
   const std::vector<std::vector<std::string>> layouts = {

@@ -210,8 +210,8 @@ TEST(Train, GivesUpAfterThreeStepsThatAreNotFinite) {
 
 TEST(Train, NamesTheLayerAndTokenOfRouterLogitsThatAreNotFinite) {
   const ScratchFolder folder;
-  // Infinite weights after the first update; the lines of skipped steps are shown whatever
-  // log_every is.
+  // Infinite weights after the first update; the lines of skipped steps are printed for any
+  // log_every.
   const Outcome o = run_weft(tiny(make_corpus(folder), folder,
                                   {"train.steps=50", "optimizer.lr=1e39", "optimizer.min_lr=1e38",
                                    "optimizer.clip=0", "train.log_every=50"}));

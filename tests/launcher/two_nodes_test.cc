@@ -61,7 +61,7 @@ TEST_F(TwoNodes, TrainingOverTcpGivesTheLossesOfOneNode) {
   const Outcome o = nodes(on_both(train("two")));
   ASSERT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("2 ranks x 1 threads"), std::string::npos) << o.out;  // as many as cores
-  EXPECT_EQ(losses("two"), losses("one"));  // the same layout: the same bits
+  EXPECT_EQ(losses("two"), losses("one"));  // equal layouts give equal bits
   // Each reduces half of the gradients and sends its half of the weights: in 4 steps at least 4
   // times the share of the first rank.
   std::ifstream metrics(folder / "two/metrics.jsonl");

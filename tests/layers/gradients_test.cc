@@ -153,7 +153,7 @@ TEST_F(Gradients, OfLossHeadAreFormedInBlocksOfRows) {
     loss_sum += piece.loss_sum;
     EXPECT_TRUE(SameBits(piece.dx, whole.dx.row_range(begin, kPiece))) << begin;
   }
-  EXPECT_NEAR(whole.loss_sum / loss_sum, 1.0, 1e-12);  // the same numbers, added in double
+  EXPECT_NEAR(whole.loss_sum / loss_sum, 1.0, 1e-12);  // equal numbers, added in double
 }
 
 // A whole model, with random tokens.

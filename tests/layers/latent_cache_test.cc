@@ -1,5 +1,5 @@
-// What decoding with latent attention keeps: one row of shared key and latent per token, however
-// many heads.
+// Decoding with latent attention caches one row of shared key and latent per token, for any number
+// of heads.
 #include <gtest/gtest.h>
 
 #include "core/host_access.h"

@@ -1,5 +1,5 @@
-// What the laws of every mixer (mixer_laws_test.cc) do not say about Liger and the mixers of
-// descent.
+// Properties of Liger and the mixers of descent beyond the laws of every mixer
+// (mixer_laws_test.cc).
 #include <gtest/gtest.h>
 
 #include "core/host_access.h"

@@ -32,7 +32,7 @@ TEST_F(SharedLowerBounds, AreOneParameterOfAllLayers) {
   EXPECT_THROW(layer(3, other), ConfigError);
 }
 
-// As published. A bound of its own makes a layer an exception.
+// Shared bounds are the published default; a layer with its own bound is an exception.
 TEST_F(SharedLowerBounds, AreTheDefault) {
   layer(1, OptionTable::parse("heads = 2"));
   EXPECT_NE(store.find("hgrn2.lower_bounds"), nullptr);

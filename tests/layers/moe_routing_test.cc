@@ -224,7 +224,7 @@ TEST_F(Routing, CapacityKeepsTheMeanTimesTheFactorRoundedUp) {
   RouterOptions o{.rule = {.active = 3}, .experts = 7, .capacity = 1.25};
   EXPECT_EQ(capacity_of(o, 1), 1);
   EXPECT_EQ(capacity_of(o, 101), 55);  // 54.1
-  o.capacity = 1.0;                    // 43.3: whatever is not perfectly balanced drops something
+  o.capacity = 1.0;                    // 43.3: any imbalance drops pairs
   Moe moe(build(), {.router = o, .width = 4});
   prepare();
   const Result got = run(moe, rig.normal("x", {101, kHidden}));

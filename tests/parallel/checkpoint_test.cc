@@ -99,7 +99,7 @@ TEST(Checkpoint, LeftUnfinishedIsNotSeen) {
   EXPECT_EQ(newest_whole(folder / "c", [](const std::string&) {})->manifest.step, 3);
 }
 
-// Not damage: nobody shall be thrown back to an older one without being asked.
+// Another version is not damage: falling back to an older checkpoint needs the user's consent.
 TEST(Checkpoint, OfAnotherVersionIsRefusedWithAdvice) {
   Rig rig;
   const ScratchFolder folder;

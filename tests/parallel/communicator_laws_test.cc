@@ -463,7 +463,7 @@ TEST_P(CommunicatorLaws, TracingComparesTransfers) {
   });
 }
 
-// The same call in two layers of equal shape: within a stage it is a mistake, between stages not.
+// Equal calls in two layers of equal shape: within a stage it is a mistake, between stages not.
 TEST_P(CommunicatorLaws, TracingTellsLayersApart) {
   if (ranks == 1) return;
   on_ranks([&](Communicator& comm, const Splitter& split, Exec& exec) {

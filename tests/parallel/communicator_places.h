@@ -17,7 +17,8 @@ struct Place {
   std::function<void(const std::function<void(Communicator&, const Splitter&, Exec&)>&)> run;
 };
 
-// Those of this program: test_parallel has threads and the group of one, test_mpi has processes.
+// The places of this program: test_parallel has threads and the group of one, test_mpi has
+// processes.
 std::vector<Place> places();
 
 }  // namespace weft::test

@@ -199,7 +199,7 @@ void BlockRunner::fail(std::exception_ptr failure) {
   std::terminate();  // this fiber was dropped
 }
 
-// After a failure: fibers that wait in the middle of a kernel begin anew.
+// After a failure: fibers that wait in the middle of a kernel start over.
 void BlockRunner::drop_waiting() {
   for (unsigned i = 0; i < count_; ++i) {
     Fiber* fiber = std::exchange(threads_[i].fiber, nullptr);

@@ -20,7 +20,7 @@ class Fiber {
   // Called by the running fiber. Returns when another one switches back; a fiber that has not run,
   // or was restarted, begins its body.
   void switch_to(Fiber& next);
-  // The next switch to this fiber begins its body again; whatever it was doing is dropped.
+  // The next switch to this fiber begins its body again; its unfinished work is dropped.
   void restart();
 
  private:

@@ -41,16 +41,16 @@ struct TwinImage {
   std::vector<std::span<const std::byte>> segments;  // code and constants
 };
 
-// Checks every access of commands to memory: that it is allocated, that somebody wrote what is
-// read, that accesses of unordered commands and of unordered threads do not conflict. Commands
-// other than kernels hand in ranges; kernels are instrumented (hooks.cc) and observed.
+// Checks every access of commands to memory: that it is allocated, that bytes are written before
+// they are read, that accesses of unordered commands and of unordered threads do not conflict.
+// Commands other than kernels hand in ranges; kernels are instrumented (hooks.cc) and observed.
 class Checker : public simt::Observer {
  public:
   // `thorough`: all of it; else only that ranges of commands are allocated.
   Checker(int device, uint64_t capacity, bool thorough);
 
   Allocations* allocations(uint64_t address);
-  void forget(uint64_t at, uint64_t bytes);  // a new allocation: nobody wrote it
+  void forget(uint64_t at, uint64_t bytes);  // a new allocation: not written yet
   std::vector<std::string>& kernel_names() { return kernel_names_; }
   bool thorough() const { return thorough_; }
 

@@ -7,9 +7,9 @@
 // The path that every access of an instrumented kernel takes.
 namespace vgpu {
 
-// Commands first: whoever wrote (or, before a write, read) this word must come before the running
-// command. Leaves Word and Half recording only what the running command did. True if that is this
-// access alone.
+// Commands first: the command that wrote (or, before a write, read) this word must come before the
+// running one. Leaves Word and Half recording only what the running command did. True if that is
+// this access alone.
 template <simt::Access kind>
 inline bool Checker::order_commands(Space& space, uint64_t word, unsigned mask, const void* pc) {
   Word& w = space.words[word];

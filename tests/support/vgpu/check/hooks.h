@@ -4,7 +4,7 @@
 
 namespace vgpu {
 
-// The checker that instrumented code reports to; null: nobody.
+// The checker that instrumented code reports to; null: none.
 void set_active_checker(Checker* checker);
 
 }  // namespace vgpu

@@ -45,7 +45,7 @@ class ThreadRaces {
   std::string writer(const Half& half) const;
   std::string readers(const Half& half) const;
 
-  // True once the numbers of intervals were used up and began anew: older stamps mean nothing.
+  // True once the numbers of intervals wrapped around: older stamps mean nothing.
   bool renumbered() const { return renumbered_; }
 
  private:

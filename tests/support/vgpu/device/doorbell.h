@@ -15,7 +15,7 @@ class Doorbell {
 
   int fd() const { return own_; }
   void answer() const;  // forgets how often it rang
-  // Another's. False: nobody reads it.
+  // Rings another device's. False: it has no reader.
   bool ring(const std::string& path);
 
  private:

@@ -16,7 +16,7 @@ namespace {
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr auto kDeadlockPatience = std::chrono::milliseconds(300);
 
-constexpr int kDeadlockLooks = 3;  // what others say of themselves may change while it is read
+constexpr int kDeadlockLooks = 3;  // published states may change while they are read
 
 }  // namespace
 

@@ -38,7 +38,7 @@ void Device::launch(const Command& command) {
   std::memcpy(arguments, r.rest().data(), r.rest().size());
   checker_.begin_kernel(shape, *kernel.image);
   const bool natural = options_.order == 0;
-  const Ticket& t = command.header.ticket;  // the same order in every run
+  const Ticket& t = command.header.ticket;  // deterministic order
   const simt::WithOrder order(natural ? simt::Order::kForward : simt::Order::kShuffled,
                               (options_.order * 31 + t.stream) * 10007 + t.number);
   const WithChecks checks(options_.thorough ? &checker_ : nullptr);

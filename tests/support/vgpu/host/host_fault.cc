@@ -78,7 +78,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
     backtrace_symbols_fd(frames + 2, count - 2, STDERR_FILENO);  // without the handler's own
     _exit(kFaultCode);
   }
-  // Not ours: whoever was there before, or the default.
+  // Not ours: calls the previous handler, or the default.
   if ((action_before.sa_flags & SA_SIGINFO) != 0) {
     action_before.sa_sigaction(number, info, context);
   } else {

@@ -10,11 +10,11 @@
 
 namespace vgpu {
 
-// Pinned memory of pending copies: the host may not write what is read from it, nor touch
-// what is written to it, until it has waited for the copy, however early the copy was made. Whole
-// pages are protected. Bytes that share a page with others are checked in another way: of a source
-// a sum is taken, which the device compares; a destination is filled with a pattern first, so that
-// whoever reads it early reads nonsense.
+// Pinned memory of pending copies: the host may not write bytes that a copy reads, nor touch bytes
+// that it writes, until it has waited for the copy, even if the copy is done earlier. Whole pages
+// are protected. Bytes that share a page with others are checked in another way: of a source a sum
+// is taken, which the device compares; a destination is filled with a pattern first, so that early
+// reads give nonsense.
 class HostGuard {
  public:
   enum class Use { kRead, kWritten };

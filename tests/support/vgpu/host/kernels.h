@@ -18,7 +18,7 @@ namespace vgpu {
 struct HostKernel {
   std::string name;  // mangled
   const FatBinary* binary = nullptr;
-  std::array<int, kMaxDevices> dynamic_shared{};  // what cudaFuncSetAttribute allowed; 0: 48 KB
+  std::array<int, kMaxDevices> dynamic_shared{};  // limit set by cudaFuncSetAttribute; 0: 48 KB
 };
 
 // Resources of a kernel on one architecture, as ptxas reports them. The file VGPU_RESOURCES has

@@ -23,7 +23,7 @@ struct Report {
   };
   std::map<std::pair<std::string, std::string>, Collective> collectives;  // by group, operation
 
-  // Adds to the file's numbers if they are of the same run, else begins it anew.
+  // Adds to the file's numbers if they are of the same run, else starts a new file.
   void write(const std::string& path, const std::string& run) const;
 };
 

@@ -19,7 +19,7 @@ constinit int exit_status = 0;
 
 void keep_status(int status, void*) { exit_status = status; }
 
-// Runs when this library is unloaded, after the destructors of whoever uses it.
+// Runs when this library is unloaded, after the destructors of its users.
 [[gnu::destructor]] void at_unload() {
   if (runtime_exists) Runtime::get().finish(exit_status);
 }

@@ -22,7 +22,7 @@ struct Stream {
   bool blocking;        // ordered with the default stream of its device
   bool is_default;      // the stream 0
   uint32_t newest = 0;  // command
-  VectorClock clock;    // what comes before its next command
+  VectorClock clock;    // everything before its next command
   Capture* capture = nullptr;
   uint32_t default_seen = 0;  // newest command of the default stream that it was ordered behind
 

@@ -159,7 +159,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* to, int count, const int* devices) {
   });
 }
 
-// Ranks of one color, in the order of their keys. Everybody's wish is in the parent.
+// Ranks of one color, in the order of their keys. The parent stores every rank's color and key.
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* to,
                            ncclConfig_t* config) {
   VGPU_NCCL({

@@ -50,7 +50,7 @@ ncclResult_t nccl_api(const CallSite& site, F body) {
                           [&]([[maybe_unused]] ::vgpu::Runtime & r, \
                               [[maybe_unused]] ::vgpu::Lock & lock) -> ncclResult_t __VA_ARGS__)
 
-// Makes this rank a member; `wait_for_all` returns once everybody is.
+// Makes this rank a member; `wait_for_all` returns once all ranks are.
 ncclComm* join(Runtime& r, const std::string& path, int size, int rank, const ncclConfig_t* config,
                const std::string& otherwise_name);
 void wait_for_all(Lock& lock, const ncclComm& comm);

@@ -67,7 +67,7 @@ class SharedCommunicator {
   Member& member(int rank) const { return head_->members[rank]; }
   int size() const { return static_cast<int>(head_->size.load()); }
   const std::string& path() const { return path_; }
-  bool complete(int size) const;  // everybody is here
+  bool complete(int size) const;  // all ranks are members
 
   // Bytes of a member, or on the way from one to another.
   void put(int rank, const void* from, uint64_t bytes, uint64_t at = 0) const;

@@ -27,7 +27,7 @@ float* on_device(int n);
 float* pinned(int n);
 cudaStream_t new_stream();
 
-// What most cases begin with: x = 0, 1, 2, ... and y = 1 on the device, two streams.
+// Start of most cases: x = 0, 1, 2, ... and y = 1 on the device, two streams.
 struct Setting {
   explicit Setting(int n = 1000);
   void free() const;

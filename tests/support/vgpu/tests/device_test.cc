@@ -101,7 +101,7 @@ TEST(Vgpu, ReportsWhatItDid) {
   EXPECT_EQ(std::find(never.begin(), never.end(), "vgpu::test::axpy_kernel"), never.end());
 }
 
-// The same program, twice under one `run`: the numbers add up; a new run begins anew.
+// One program run twice under one `run` adds up its numbers; a new run starts from zero.
 TEST(Vgpu, AddsReportsOfOneRun) {
   const ScratchFolder folder;
   const std::string report = folder / "report.json";
@@ -117,7 +117,7 @@ TEST(Vgpu, AddsReportsOfOneRun) {
   }
 }
 
-// A device process ends with its host, even in a kernel that never ends. (Where nobody collects
+// A device process ends with its host, even in a kernel that never ends. (If no process collects
 // orphans it stays listed as a zombie.)
 TEST(Vgpu, DeviceProcessesEndWithTheirHost) {
   const std::string script = vgpu_program("vgpu_app") + R"( hangs &

@@ -15,7 +15,7 @@ inline constexpr int kMistakes = 86, kHostFault = 87;
 Outcome on_vgpu(const std::vector<std::string>& command,
                 const std::vector<std::string>& environment = {});
 
-// The same for tests/support/vgpu/tests/app.h: one of its cases.
+// Runs one of the cases of tests/support/vgpu/tests/app.h.
 Outcome run_case(const std::string& name, const std::vector<std::string>& environment = {});
 
 // A program of the folder of the virtual GPU.

@@ -141,7 +141,7 @@ void part_written_early() {
   CUDA(cudaStreamSynchronize(s.first));
 }
 
-// What is read early is not what was there before.
+// An early read does not return the old bytes.
 void part_read_early() {
   const Setting s;
   keep_busy(s);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// What the cases of vgpu_ranks are made of (ranks_main.cc).
+// Building blocks of the cases of vgpu_ranks (ranks_main.cc).
 namespace vgpu::test {
 
 struct Failed {
@@ -19,7 +19,7 @@ void check(bool ok, const char* call);
 #define NCCL(call) ::vgpu::test::check((call) == ncclSuccess, #call)
 void expect(bool right, const std::string& what);
 
-// Of this process.
+// Position of this process.
 extern int rank, size, local_rank;
 
 // A rank's device, communicator and stream.

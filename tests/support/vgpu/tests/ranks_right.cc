@@ -54,7 +54,8 @@ void sums_round_alike() {
   for (size_t i = 0; i < got.size(); ++i) expect(got[i] == got[i % 100], "the same bits");
 }
 
-// Everybody to everybody, other counts each, nobody to itself but by a copy; and one to itself.
+// All pairs of ranks with different counts; a rank to itself only by a copy; and one message to
+// itself.
 void messages_are_right() {
   Rank r;
   float* from = r.put(floats(100));

@@ -102,7 +102,7 @@ TEST(VgpuRanks, ReportBytesByGroupAndOperation) {
   ASSERT_EQ(run_ranks("collectives_are_right", 2, {"VGPU_REPORT=" + report}).code, 0);
   const auto r = nlohmann::json::parse(get_file(report));
   EXPECT_EQ(r["processes"], 2);
-  EXPECT_EQ(r["devices"], 2);  // nobody touches the device of another
+  EXPECT_EQ(r["devices"], 2);  // no rank touches another rank's device
   for (const auto& c : r["collectives"]) {
     if (c["operation"] != "all_reduce") continue;
     EXPECT_EQ(c["group"], "world");

@@ -90,7 +90,7 @@ void abort_while_another_waits() {
   std::_Exit(7);
 }
 
-// Of rank 0, whose call then never ends; the other waits for it.
+// An error on rank 0, whose call then never ends; the other rank waits for it.
 void error_on_request() {
   Rank r;
   float* x = r.put(floats(6));
