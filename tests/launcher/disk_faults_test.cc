@@ -1,5 +1,4 @@
-// Disks that are full, small, read-only or broken: training tells, and nothing that was saved is
-// lost.
+// Disks that are full, small, read-only or broken: training warns, and no checkpoint is lost.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -146,7 +145,7 @@ TEST_F(DiskFaults, TrainingGoesOnWithoutMetricsWhileADiskIsFull) {
     for (size_t at = 0; (at = out.find(text, at)) != std::string::npos; at += text.size()) ++times;
     return times;
   };
-  // Of metrics.jsonl, or of tensorboard/, where one more page was needed first.
+  // The failure is of metrics.jsonl, or of tensorboard/ if that needed a page first.
   const char* const fails = "cannot write: No space left on device; training goes on";
   const char* const works = "metrics.jsonl is written again; steps ";
   ASSERT_TRUE(while_full([&] { return said(fails) > said(works) && said("not saved  step") > 0; }));

@@ -1,4 +1,4 @@
-// Ranks that fail, hang, halt or are killed: who is named, and how the others end.
+// Ranks that fail, hang, halt or are killed: the messages name them, and the others end.
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,7 +33,7 @@ class Faults : public Mpirun {
     return found.value_or(Heartbeat{});
   }
 
-  // Dead ones that nobody has asked for yet do not count.
+  // Zombies do not count.
   static bool runs(int64_t pid) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
     std::string number, name, state;
@@ -76,7 +76,7 @@ TEST_F(Faults, AnExceptionInsideAStepNamesTheLayer) {
 TEST_F(Faults, ARankThatHangsIsNamedWithTheCallItSitsInAndAllEnd) {
   const Outcome o = drill(":hang");
   EXPECT_EQ(o.code, 3) << o.err;
-  // Who waits where.
+  // The message names the waiting rank and its call.
   expect_says(o, "rank 0 (pipe 0, data 0, sequence 0, tensor 0) on ");
   expect_says(o, "s in all_gather over data, step 3, called from ");
   expect_says(o, "Trainer::step");
@@ -122,11 +122,11 @@ TEST_F(Faults, ASlowRankIsNamedAndTheRunGoesOn) {
   expect_says(o, "which the others wait for:\n    rank 1 (pipe 0, data 1,");
   EXPECT_EQ(o.err.find("are ended"), std::string::npos) << o.err;
   EXPECT_EQ(losses("drill").size(), 4u);
-  EXPECT_FALSE(std::filesystem::exists(folder / "drill/heartbeats"));  // nobody is left to beat
+  EXPECT_FALSE(std::filesystem::exists(folder / "drill/heartbeats"));  // no rank is left to beat
 }
 
 // A save longer than run.watchdog_seconds, in the foreground, during which bytes are written: the
-// others wait, say so (the fourth time after 8 seconds), and nobody is ended.
+// others wait, say so (the fourth time after 8 seconds), and no rank is killed.
 TEST_F(Faults, ASlowSaveIsNamedAndNoReasonToEndTheJob) {
   const Outcome o =
       slow("1:2:written:slow", 4,

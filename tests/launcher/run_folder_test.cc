@@ -23,10 +23,10 @@ class RunFolder : public Mpirun {
   }
   std::string checkpoints(const std::string& run) { return checkpoint_folder(folder / run); }
 
-  const std::string until = folder / "until";  // then what is slow gets on
+  const std::string until = folder / "until";  // created to let the slow rank continue
 };
 
-// Rank 1 does not get on with the file of step 2 before two more steps are taken.
+// Rank 1 stalls in the file of step 2 until two more steps are taken.
 TEST_F(RunFolder, StepsAreTakenWhileASaveIsUnderWay) {
   const auto five_steps = [&](const std::string& run) {
     return train(run, {"train.steps=5", "run.checkpoint_every=2", "run.keep=3"});
@@ -67,7 +67,7 @@ TEST_F(RunFolder, ASecondRunTouchesNothingOfTheFirst) {
   const Outcome second = run_ranked(2, train("run"));
   EXPECT_EQ(second.code, 2);
   EXPECT_NE(second.err.find("another run is writing there"), std::string::npos) << second.err;
-  // The same ranks live on, in the sight of all.
+  // The first run's ranks are still alive, by their heartbeats.
   EXPECT_TRUE(first.wait_until([&] {
     const std::vector<Heartbeat> now = beats();
     return now.size() < 2 || (now[0].beat > before[0].beat && now[1].beat > before[1].beat);

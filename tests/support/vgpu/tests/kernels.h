@@ -24,7 +24,7 @@ void rotate(const float* from, float* to, int n, Sync sync, Stream stream);
 void histogram(const int* x, int n, int* bins, int* sum, Stream stream);
 // *to = some thread's number: every block writes it.
 void write_one(int* to, int blocks, Stream stream);
-// Reads a static __shared__ variable, which thread 0 has written or, if not, nobody has.
+// Reads a static __shared__ variable, which thread 0 has written, or no thread.
 void read_static_shared(float* to, bool written, Stream stream);
 // Reads shared memory at an index beyond what the launch asked for.
 void read_beyond_shared(float* to, int index, Stream stream);
@@ -32,7 +32,7 @@ void read_beyond_shared(float* to, int index, Stream stream);
 void half_a_barrier(Stream stream);
 // As many blocks, threads and bytes of shared memory as asked for; each thread adds 1 to *count.
 void count_threads(int* count, int grid_x, int grid_y, int threads, int shared, Stream stream);
-// The same by <<<>>>, which does not ask for more shared memory than 48 KB.
+// Launches by <<<>>>, which does not request more than 48 KB of shared memory.
 void count_threads_by_chevrons(int* count, int threads, int shared, Stream stream);
 // bf16 in place, neighbours in one word by two threads: x[i] = 2 x[i].
 void double_halves(uint16_t* x, int n, Stream stream);
