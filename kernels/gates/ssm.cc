@@ -8,7 +8,7 @@ namespace weft::kernels {
 namespace {
 
 template <class V>
-void check_f32(const V& x, int64_t rows, int64_t width, const char* name) {
+void check_f32_matrix(const V& x, int64_t rows, int64_t width, const char* name) {
   check_matrix(x, rows, width, name);
   WEFT_CHECK(x.dtype == DType::kF32, "{} is {}, not f32", name, name_of(x.dtype));
 }
@@ -21,7 +21,7 @@ TimeStepRows checked(ConstView z, ConstView bias) {
 HeadStepRows checked(const HeadSteps& in) {
   check_real(in.x, "head_steps: x");
   const int64_t heads = in.dt.width();
-  check_f32(in.dt, in.x.rows(), heads, "head_steps: dt");
+  check_f32_matrix(in.dt, in.x.rows(), heads, "head_steps: dt");
   WEFT_CHECK(heads > 0 && in.x.width() % heads == 0, "head_steps: {} channels, {} heads",
              in.x.width(), heads);
   return {rows_of(in.x),
@@ -37,7 +37,7 @@ HeadStepRows checked(const HeadSteps& in) {
 void time_step_forward(Exec& exec, ConstView z, ConstView bias, View dt) {
   if (nothing_in(z)) return;
   const TimeStepRows args = checked(z, bias);
-  check_f32(dt, z.rows(), args.width, "time_step: dt");
+  check_f32_matrix(dt, z.rows(), args.width, "time_step: dt");
   const SsmTable& table = table_of<SsmTable>(exec.isa);
   for_blocks(exec, row_blocks(z.rows(), args.width), [&](int64_t, int64_t begin, int64_t end) {
     table.step_forward(args, rows_of(dt), begin, end);
@@ -48,7 +48,7 @@ void time_step_backward(Exec& exec, ConstView z, ConstView bias, ConstView d_dt,
                         View d_bias) {
   if (nothing_in(z)) return;
   const TimeStepRows args = checked(z, bias);
-  check_f32(d_dt, z.rows(), args.width, "time_step: d_dt");
+  check_f32_matrix(d_dt, z.rows(), args.width, "time_step: d_dt");
   check_matrix(dz, z.rows(), args.width, "time_step: dz");
   const RowBlocks blocks = sum_blocks(z.rows(), args.width);
   const Tensor parts = exec.scratch({blocks.count(), args.width});
@@ -79,7 +79,7 @@ void head_steps_forward(Exec& exec, const HeadSteps& in, View v, View g) {
   if (nothing_in(in.x)) return;
   const HeadStepRows args = checked(in);
   check_matrix(v, in.x.rows(), in.x.width(), "head_steps: v");
-  check_f32(g, in.x.rows(), args.heads, "head_steps: g");
+  check_f32_matrix(g, in.x.rows(), args.heads, "head_steps: g");
   const SsmTable& table = table_of<SsmTable>(exec.isa);
   for_blocks(exec, row_blocks(in.x.rows(), in.x.width()), [&](int64_t, int64_t begin, int64_t end) {
     table.heads_forward(args, rows_of(v), rows_of(g), begin, end);
@@ -103,8 +103,8 @@ void head_steps_backward(Exec& exec, const HeadSteps& in, const HeadStepsBackwar
   check_matrix(back.dv, rows, width, "head_steps: dv");
   check_matrix(back.dy, rows, width, "head_steps: dy");
   check_matrix(back.dx, rows, width, "head_steps: dx");
-  check_f32(back.dg, rows, heads, "head_steps: dg");
-  check_f32(back.d_dt, rows, heads, "head_steps: d_dt");
+  check_f32_matrix(back.dg, rows, heads, "head_steps: dg");
+  check_f32_matrix(back.d_dt, rows, heads, "head_steps: d_dt");
   const RowBlocks blocks = sum_blocks(rows, width);
   const Tensor a_log = exec.scratch({blocks.count(), heads}),
                skip = exec.scratch({blocks.count(), heads});

@@ -72,7 +72,7 @@ void measure_decode(const BenchMixerOptions& o, const MixerRig& rig, int64_t len
 }
 
 // Cycles through all lengths, so that a slow drift of the machine affects all equally.
-nlohmann::json measure(const BenchMixerOptions& o, const MixerRig& rig, PeakProbes& probes) {
+nlohmann::json measure_mixer(const BenchMixerOptions& o, const MixerRig& rig, PeakProbes& probes) {
   const ChunkStates states =
       o.chunk_states == "keep" ? ChunkStates::kKept : ChunkStates::kRecomputed;
   std::vector<MixerInputs> inputs;
@@ -147,7 +147,7 @@ nlohmann::json run(BenchMixerOptions o, Runtime& runtime, PeakProbes& probes) {
     }
     if (inputs.size() == 1) result.update(result["lengths"][0]);
   } else {
-    result.update(measure(o, rig, probes));
+    result.update(measure_mixer(o, rig, probes));
   }
   return result;
 }

@@ -9,6 +9,9 @@
 
 namespace weft {
 
+// Epsilon of the norms over heads, in the models that leave it unsaid.
+inline constexpr float kHeadNormEpsilon = 1e-5f;
+
 class Communicator;
 
 // How the products of experts are computed; the numbers are the same (layers/moe/expert_compute.h).

@@ -33,7 +33,6 @@ void fields(FieldVisitor& f, GlaOptions& c) {
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
-constexpr float kHeadNormEpsilon = 1e-5f;
 
 // Published: xavier uniform with gain 2^{-5/2}.
 Init gate_init(int64_t in, int64_t out) {

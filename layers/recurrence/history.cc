@@ -13,7 +13,7 @@ int64_t added(const Summary& span, int64_t n) {
   return static_cast<int64_t>(host<float>(span.transition[0])[n]);
 }
 
-void copy_rows(const Tensor& from, int64_t i, const Tensor& to, int64_t j, int64_t count) {
+void copy_state_rows(const Tensor& from, int64_t i, const Tensor& to, int64_t j, int64_t count) {
   const int64_t width = to.shape()[2];
   std::memcpy(host<float>(to) + j * width, host<float>(from) + i * width,
               static_cast<size_t>(count * width) * sizeof(float));
@@ -42,7 +42,7 @@ State apply_history(Exec& exec, const Summary& span, const State& entering) {
               static_cast<size_t>(s.elements()) * sizeof(float));
   for (int64_t n = 0; n < s[0]; ++n) {
     const int64_t new_rows = added(span, n);
-    copy_rows(entering[0], n * s[1] + new_rows, leaving, n * s[1], s[1] - new_rows);
+    copy_state_rows(entering[0], n * s[1] + new_rows, leaving, n * s[1], s[1] - new_rows);
   }
   return {leaving};
 }
@@ -52,7 +52,7 @@ State apply_history_adjoint(Exec& exec, const Summary& span, const State& d_leav
   const Tensor d_entering = exec.zeros(s);
   for (int64_t n = 0; n < s[0]; ++n) {
     const int64_t new_rows = added(span, n);
-    copy_rows(d_leaving[0], n * s[1], d_entering, n * s[1] + new_rows, s[1] - new_rows);
+    copy_state_rows(d_leaving[0], n * s[1], d_entering, n * s[1] + new_rows, s[1] - new_rows);
   }
   return {d_entering};
 }

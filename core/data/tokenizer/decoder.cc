@@ -74,9 +74,9 @@ class Fuse final : public TokenDecoder::Step {
   }
 };
 
-class MetaspaceStep final : public TokenDecoder::Step {
+class MetaspaceDecoding final : public TokenDecoder::Step {
  public:
-  explicit MetaspaceStep(const JsonPart& json) : metaspace_(json) {}
+  explicit MetaspaceDecoding(const JsonPart& json) : metaspace_(json) {}
   Tokens apply(Tokens tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
       const bool swallow = i == 0 && metaspace_.scheme != Metaspace::Scheme::kNever;
@@ -145,7 +145,7 @@ void TokenDecoder::add(const JsonPart& json, int depth) {
   else if (type == "Fuse")
     steps_.push_back(std::make_unique<Fuse>());
   else if (type == "Metaspace")
-    steps_.push_back(std::make_unique<MetaspaceStep>(json));
+    steps_.push_back(std::make_unique<MetaspaceDecoding>(json));
   else if (type == "Replace")
     steps_.push_back(std::make_unique<ReplaceToken>(json));
   else if (type == "Strip")
