@@ -52,8 +52,7 @@ struct Split {
   int64_t unit = 1;
 };
 
-// Initial values. Element i of a parameter is a function of (seed, name, global index
-// i).
+// Initial values. Element i of a parameter is a function of (seed, name, global index i).
 struct Init {
   enum class Kind : uint8_t {
     kZeros,

@@ -20,8 +20,7 @@ class Backing {
   virtual void* reserve(int64_t bytes) = 0;           // addresses alone
   virtual void commit(void* at, int64_t bytes) = 0;   // zeroed memory; Error if there is none
   virtual void release(void* at, int64_t bytes) = 0;  // a whole reservation
-  // Gives the memory of whole pages back; they read as zeros from then on. False: not
-  // supported.
+  // Returns whole pages to the system; they read as zeros afterwards. False: not supported.
   virtual bool discard(void* at, int64_t bytes) = 0;
   virtual void zero(Queue* queue, void* at, int64_t bytes) = 0;
   // Copies between this memory and the host's, or within it.

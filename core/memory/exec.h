@@ -6,8 +6,7 @@
 
 namespace weft {
 
-// Device, threads and memory of a computation; passed to everything that
-// computes.
+// Device, threads and memory of a computation; there is no global current device.
 struct Exec {
   ThreadPool& threads;  // for CPU kernels
   Pool& pool;           // for tensors; work runs on its device

@@ -20,10 +20,9 @@ struct MadeFile {
   std::vector<std::vector<MadePage>> row_groups;
   int codec = 0;
   bool optional = false;
-  int64_t rows = -1;   // of each row group in the footer; -1: those of the pages
-  bool share = false;  // all row groups share the bytes of the first
-  int64_t dictionary =
-      0;  // dictionary offset in the footer, relative to the chunk; 0: none
+  int64_t rows = -1;       // of each row group in the footer; -1: those of the pages
+  bool share = false;      // all row groups share the bytes of the first
+  int64_t dictionary = 0;  // dictionary offset in the footer, relative to the chunk; 0: none
 };
 
 std::string parquet_bytes(const MadeFile& file);
