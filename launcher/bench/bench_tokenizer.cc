@@ -72,8 +72,7 @@ void add_bench_tokenizer(CLI::App& app) {
   command->footer(
       "Example: weft bench tokenizer --tokenizer tokenizer.json --strip roff /usr/share/man/man1\n"
       "Processor time, so that other work on the machine does not count.\n"
-      "--check fails below the rate expected of one core (10 MB/s).
-      "
+      "--check fails below the rate expected of one core (10 MB/s).\n"
       "JSON: mb_per_s (median, q1, q3, repetitions), bytes, documents, tokens.");
   auto o = std::make_shared<TokenizerBench>();
   add_text_options(*command, o->from, o->max_bytes);
