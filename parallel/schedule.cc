@@ -125,9 +125,8 @@ Plan plan_of(PipeSchedule schedule, const PipeShape& shape, int rank) {
   WEFT_CHECK(shape.chunks == 1 || interleaves, "{} chunks without interleaving", shape.chunks);
   if (interleaves && shape.chunks > 1 && shape.micro_batches % shape.ranks != 0) {
     throw ConfigError(
-        "parallel.schedule = \"interleaved\" runs micro-batches in groups of parallel.pipe = {}, "
-        "and {} "
-        "are not a multiple; nearest: {} micro-batches per data rank, or \"1f1b\"",
+        "parallel.schedule = \"interleaved\" runs micro-batches in groups of parallel.pipe = "
+        "{}, and {} are not a multiple; nearest: {} micro-batches per data rank, or \"1f1b\"",
         shape.ranks, shape.micro_batches,
         (shape.micro_batches + shape.ranks - 1) / shape.ranks * shape.ranks);
   }

@@ -174,8 +174,8 @@ Isa chosen_isa() {
   }
   if (std::find(available.begin(), available.end(), *isa) == available.end()) {
     throw ConfigError(
-        "WEFT_ISA={}: this machine executes {}, and this program was built for {}; unset WEFT_ISA "
-        "or use one of {}",
+        "WEFT_ISA={}: this machine executes {}, and this program "
+        "was built for {}; unset WEFT_ISA or use one of {}",
         asked, names_of(machine_isas()), names_of(built_isas()), names_of(available));
   }
   return *isa;

@@ -187,15 +187,13 @@ void apply_override(ConfigNode& root, std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos) {
     throw ConfigError(
-        "command line: '{}' is not an override; write table.key=value, for example "
-        "train.steps=100",
+        "command line: '{}' is not an override; write table.key=value, for example train.steps=100",
         text);
   }
   const std::vector<std::string> path = split_key(text.substr(0, equals));
   if (std::find(path.begin(), path.end(), "") != path.end()) {
     throw ConfigError(
-        "command line: '{}' has an empty name; write table.key=value, for example "
-        "train.steps=100",
+        "command line: '{}' has an empty name; write table.key=value, for example train.steps=100",
         text);
   }
   const Place place{kCommandLine, 0, 0};

@@ -43,8 +43,8 @@ void fields(FieldVisitor& f, MoeConfig& c) {
   f("aux_loss", c.aux_loss, "weight of the load-balance loss; it equals this at perfect balance",
     at_least(0));
   f.choice("aux_scope", c.aux_scope, {"micro_batch", "sequence", "global_batch"},
-           "tokens over which the balance loss counts loads: a micro-batch, each sequence, or "
-           "the whole previous step");
+           "tokens over which the balance loss counts loads: a "
+           "micro-batch, each sequence, or the whole previous step");
   f("z_loss", c.z_loss, "weight of the squared log-sum-exp of the router's logits", at_least(0));
   f("capacity", c.capacity,
     "rows an expert takes, over the mean; the others are dropped; 0: dropless", at_least(0));
@@ -85,19 +85,19 @@ void fields(FieldVisitor& f, DataConfig& c) {
   f("train", c.train, "prefixes or files of .bin/.idx datasets; [weight, file] pairs blend");
   f("valid", c.valid, "validation data, written like data.train");
   f("tokenizer", c.tokenizer,
-    "tokenizer.json of the data; empty: the one in the folder of the first training set, else "
-    "bytes");
+    "tokenizer.json of the data; empty: the one in "
+    "the folder of the first training set, else bytes");
   f("end_of_document", c.end_of_document,
     "the tokenizer's token that ends a document; empty: the usual one");
   f("pack", c.pack, "pack documents; state and attention are reset at document borders");
   f("eval_every", c.eval_every,
-    "steps between validations; 0: never. Default with validation data: run.checkpoint_every, "
-    "else at the end",
+    "steps between validations; 0: never. Default with "
+    "validation data: run.checkpoint_every, else at the end",
     at_least(0));
   f("eval_batches", c.eval_batches, "micro-batches of one validation", at_least(1));
   f("split", c.split,
-    "share of the training documents, taken from the end, used for validation when "
-    "data.valid is empty",
+    "share of the training documents, taken from the "
+    "end, used for validation when data.valid is empty",
     from_below(0, 1));
 }
 
@@ -155,13 +155,13 @@ void fields(FieldVisitor& f, ParallelConfig& c) {
            "order of micro-batches in the pipeline");
   f("virtual_stages", c.virtual_stages, "stages a rank holds (interleaved)", degree);
   f("stage_layers", c.stage_layers,
-    "layers of each of the pipe x virtual_stages stages, as in \"3,4,4\"; empty: as even as "
-    "possible");
+    "layers of each of the pipe x virtual_stages "
+    "stages, as in \"3,4,4\"; empty: as even as possible");
   f("zero", c.zero, "1: optimizer states sharded over data ranks; 0: replicated", between(0, 1));
   f("overlap", c.overlap,
-    "overlap gradient reduction with the last backward and weight gathering with the next forward "
-    "(zero = 1), and expert, tensor and sequence exchanges with computation; results are "
-    "bit-identical");
+    "overlap gradient reduction with the last backward and weight "
+    "gathering with the next forward (zero = 1), and expert, tensor "
+    "and sequence exchanges with computation; results are bit-identical");
 }
 
 void fields(FieldVisitor& f, RunConfig& c) {
@@ -178,8 +178,8 @@ void fields(FieldVisitor& f, RunConfig& c) {
   f("routing_trace", c.routing_trace,
     "\"write:FILE\" records the chosen experts of every token, \"replay:FILE\" repeats them");
   f("check_collectives", c.check_collectives,
-    "debugging: ranks compare their calls before each collective; a mismatch ends the job and "
-    "names both");
+    "debugging: ranks compare their calls before each "
+    "collective; a mismatch ends the job and names both");
   f("trace", c.trace,
     "\"3-5\": record a timeline of steps 3 to 5 on all ranks (calls, layers, updates) in "
     "run.dir/trace.json, for ui.perfetto.dev or chrome://tracing; empty: none");

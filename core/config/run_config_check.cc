@@ -70,14 +70,13 @@ void check_moe_extras(const Config& config) {
   const MoeConfig& moe = config.model.moe;
   if (moe.route_scale != 1.0 && moe.router != "sigmoid_bias") {
     refuse(config, {"model.moe.route_scale", "model.moe.router"}, moe.route_scale,
-           "applies only to model.moe.router = \"sigmoid_bias\", not \"{}\"; "
-           "nearest: 1.0",
+           "applies only to model.moe.router = \"sigmoid_bias\", not \"{}\"; nearest: 1.0",
            moe.router);
   }
   if (moe.shared_ffn > 0 && moe.shared > 0) {
     refuse(config, {"model.moe.shared_ffn", "model.moe.shared"}, moe.shared_ffn,
-           "and model.moe.shared = {} both set the shared expert's width; nearest: "
-           "model.moe.shared = 0",
+           "and model.moe.shared = {} both set the shared "
+           "expert's width; nearest: model.moe.shared = 0",
            moe.shared);
   }
   if (moe.shared_gate && moe.shared == 0 && moe.shared_ffn == 0) {
@@ -113,8 +112,8 @@ void check_moe(const Config& config) {
   const int64_t group = moe.experts / moe.n_group;
   if (moe.active > moe.topk_group * group) {
     refuse(config, {"model.moe.active", "model.moe.topk_group"}, moe.active,
-           "is more than the {} experts of model.moe.topk_group = {} groups of {}; nearest: {}, or "
-           "model.moe.topk_group = {}",
+           "is more than the {} experts of model.moe.topk_group = {} "
+           "groups of {}; nearest: {}, or model.moe.topk_group = {}",
            moe.topk_group * group, moe.topk_group, group, moe.topk_group * group,
            (moe.active + group - 1) / group);
   }
@@ -152,11 +151,10 @@ void check_parallel(const Config& config) {
   const ParallelConfig& p = config.parallel;
   const MoeConfig& moe = config.model.moe;
   if (uses_moe(config.model) && moe.experts % p.expert != 0) {
-    refuse(
-        config, {"parallel.expert", "model.moe.experts"}, p.expert,
-        "does not divide model.moe.experts = {}; every rank must hold the same number of experts; "
-        "nearest: {}",
-        moe.experts, divisor_below(moe.experts, p.expert));
+    refuse(config, {"parallel.expert", "model.moe.experts"}, p.expert,
+           "does not divide model.moe.experts = {}; every rank "
+           "must hold the same number of experts; nearest: {}",
+           moe.experts, divisor_below(moe.experts, p.expert));
   }
   if (p.virtual_stages > 1 && p.schedule != "interleaved") {
     refuse(config, {"parallel.virtual_stages", "parallel.schedule"}, p.virtual_stages,

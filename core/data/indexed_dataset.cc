@@ -105,9 +105,7 @@ void IndexedDataset::read_header() {
   }
   if (std::memcmp(idx_.data(), kMagic, kMagicBytes) != 0) {
     throw ConfigError(
-        "{}: byte 0: not a Megatron index (no MMIDIDX); build one with "
-        "`weft data build`",
-        file);
+        "{}: byte 0: not a Megatron index (no MMIDIDX); build one with `weft data build`", file);
   }
   const auto version = load<uint64_t>(idx_, kMagicBytes);
   if (version != 1) {
@@ -167,8 +165,7 @@ void IndexedDataset::check_documents() const {
     const bool fits = d == 0 ? first == 0 : first >= before && first <= sequences_;
     if (!fits || (d == documents_ && first != sequences_)) {
       throw ConfigError(
-          "{}: byte {}: document entry {} of {} is {}; entries rise from 0 to the {} "
-          "sequences",
+          "{}: byte {}: document entry {} of {} is {}; entries rise from 0 to the {} sequences",
           idx_.path(), documents_at_ + 8 * d, d, documents_ + 1, first, sequences_);
     }
     before = first;

@@ -17,8 +17,8 @@ void check_task(const RecallTask& task) {
   if (task.pairs < 1) throw ConfigError("recall: {} pairs; at least 1", task.pairs);
   if (task.pairs > key_count(task)) {
     throw ConfigError(
-        "recall: {} pairs need as many keys, but a vocabulary of {} has {}; at most {} pairs, or a "
-        "vocabulary of {}",
+        "recall: {} pairs need as many keys, but a vocabulary "
+        "of {} has {}; at most {} pairs, or a vocabulary of {}",
         task.pairs, task.vocab, key_count(task), key_count(task), 2 * task.pairs + 1);
   }
 }

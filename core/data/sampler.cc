@@ -81,8 +81,8 @@ class Sampler::Source {
     tokens_ = tokens_of(source_);
     if (tokens_ < options.sequence + 1) {
       throw ConfigError(
-          "{}: {} tokens in {} documents, but one sample of train.sequence = {} needs {}; add "
-          "data{}",
+          "{}: {} tokens in {} documents, but one sample "
+          "of train.sequence = {} needs {}; add data{}",
           source_.data->prefix(), tokens_, source_.documents, options.sequence,
           options.sequence + 1,
           tokens_ > 1 ? fmt::format("; nearest: train.sequence = {}", tokens_ - 1) : "");

@@ -15,8 +15,7 @@ bool TextReader::fill() {
   const size_t before = buffer_.size();
   if (before + kPiece > static_cast<size_t>(kLongest)) {
     throw ConfigError(
-        "{}: a document of more than {} MB; cut the file, or use --document line or "
-        "paragraph",
+        "{}: a document of more than {} MB; cut the file, or use --document line or paragraph",
         path_, kLongest >> 20);
   }
   buffer_.resize(before + kPiece);

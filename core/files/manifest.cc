@@ -66,8 +66,8 @@ struct Reader {
   std::string file_name(const Json& from, const char* key) const {
     const std::string name = from.at(key);
     const bool plain = name.find_first_not_of(
-                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                           "0123456789._-") == std::string::npos;
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+                       std::string::npos;
     if (name.empty() || name[0] == '.' || !plain || name.size() > 255)
       refuse(path, "file name '" + name + "'");
     return name;

@@ -220,8 +220,8 @@ SafetensorsHeader parse_safetensors_header(const std::string& path,
   std::memcpy(&size, bytes.data(), sizeof size);
   if (size > kMaxHeader || size > bytes.size() - sizeof size) {
     throw ConfigError(
-        "{}: header of {} bytes in a file of {} (at most {}); not a safetensors file, "
-        "or a truncated one",
+        "{}: header of {} bytes in a file of {} (at most "
+        "{}); not a safetensors file, or a truncated one",
         path, size, bytes.size(), kMaxHeader);
   }
   SafetensorsHeader header;

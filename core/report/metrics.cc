@@ -183,8 +183,7 @@ void MetricsWriter::note(int64_t step, const RecordFile* failed) {
                 "of the metrics until that works again",
                 failed->path(), failed->why_not())
           : fmt::format(
-                "metrics  {} is written again; steps {} to {} are missing in it or in "
-                "tensorboard/",
+                "metrics  {} is written again; steps {} to {} are missing in it or in tensorboard/",
                 lines_->path(), missing_from_, step - 1);
   missing_from_ = failed != nullptr ? step : 0;
   if (warn_) warn_(text);

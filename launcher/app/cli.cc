@@ -94,8 +94,10 @@ int run_program(int argc, const char* const* argv,
   CLI::App app("Trains Linear-MoE models: linear sequence mixers and mixtures of experts.", "weft");
   app.set_version_flag("--version", version_text());
   app.footer(
-      "Example:\n  weft info\n\nExit codes: 0 done, 2 invalid input, 3 failed while running, "
-      "75 stopped on request.");
+      "Example:\n"
+      "  weft info\n"
+      "\n"
+      "Exit codes: 0 done, 2 invalid input, 3 failed while running, 75 stopped on request.");
   for (const auto add : commands) add(app);
   try {
     app.parse(argc, argv);

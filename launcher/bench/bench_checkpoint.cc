@@ -145,8 +145,8 @@ nlohmann::json rates(const char* what, int64_t bytes, const Times& times) {
   const Quartiles q = quartiles(ratio), a = quartiles(ours), b = quartiles(dds);
   const double all = size * static_cast<double>(ours.size());
   fmt::print(
-      "{:5}  {:.2f} GB/s, dd {:.2f} GB/s: {:.0f} % ({:.0f} to {:.0f}); processor time {:.2f} s/GB, "
-      "dd {:.2f}\n",
+      "{:5}  {:.2f} GB/s, dd {:.2f} GB/s: {:.0f} % ({:.0f} "
+      "to {:.0f}); processor time {:.2f} s/GB, dd {:.2f}\n",
       what, size / a.median, size / b.median, 100 * q.median, 100 * q.q1, 100 * q.q3,
       our_processor / all, dd_processor / all);
   return {{"gb_per_s", size / a.median},
@@ -218,12 +218,12 @@ void add_bench_checkpoint(CLI::App& bench) {
       "checkpoint", "Saving and loading, compared with dd with fsync on the same disk");
   command->footer(
       "Example: weft bench checkpoint --dir runs --bytes 4294967296 --json checkpoint.json\n"
-      "Saving counts hashing, syncing, reading back, index and manifest; dd copies the same bytes "
-      "out of memory, with fsync.\n"
-      "Loading counts the check of all hashes; dd reads the same file. Both read it from the disk "
-      "alone.\n"
-      "JSON: write and read, each {gb_per_s, dd_gb_per_s, ratio {median, q1, q3, repetitions}, "
-      "processor_s_per_gb, dd_processor_s_per_gb, ms, dd_ms}.");
+      "Saving counts hashing, syncing, reading back, index and "
+      "manifest; dd copies the same bytes out of memory, with fsync.\n"
+      "Loading counts the check of all hashes; dd reads "
+      "the same file. Both read it from the disk alone.\n"
+      "JSON: write and read, each {gb_per_s, dd_gb_per_s, ratio {median, q1, "
+      "q3, repetitions}, processor_s_per_gb, dd_processor_s_per_gb, ms, dd_ms}.");
   command->add_option("--dir", o->dir, "A folder on the disk to measure");
   command->add_option("--bytes", o->bytes, "Bytes of the checkpoint")->check(CLI::PositiveNumber);
   command->add_option("--pairs", o->pairs, "Repetitions of two saves and two copies by dd")

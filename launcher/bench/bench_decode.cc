@@ -209,15 +209,13 @@ void add_bench_decode(CLI::App& bench) {
   CLI::App* command =
       bench.add_subcommand("decode", "Time and memory of decoding, by context and kind of layer");
   command->footer(
-      "Example: weft bench decode configs/tiny.toml --contexts 1024,16384,131072 --html "
-      "decode.html\n"
-      "For each letter of the config a model of these layers alone decodes. With --fill repeat "
-      "(default) contexts "
-      "beyond 1024 tokens\nare made by repeating the rows of caches, with --fill real by reading "
-      "them.\n"
+      "Example: weft bench decode configs/tiny.toml "
+      "--contexts 1024,16384,131072 --html decode.html\n"
+      "For each letter of the config a model of these layers alone "
+      "decodes. With --fill repeat (default) contexts beyond 1024 tokens\n"
+      "are made by repeating the rows of caches, with --fill real by reading them.\n"
       "JSON: fill, layers, rows [{letter, mixer, batch, context, step_ms {median, q1, q3, "
-      "repetitions}, "
-      "tokens_per_s, state_bytes}], peak_gflops_before, peak_gflops_after.");
+      "repetitions}, tokens_per_s, state_bytes}], peak_gflops_before, peak_gflops_after.");
   o->config = add_config_arguments(*command);
   command->add_option("--letters", o->letters,
                       "Letters of layers, e.g. LN; default: all of the config");

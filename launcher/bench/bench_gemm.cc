@@ -222,10 +222,9 @@ void add_bench_gemm(CLI::App& bench) {
       bench.add_subcommand("gemm", "Matrix products, compared with OpenBLAS and MKL");
   command->footer(
       "Example: weft bench gemm --sizes 512,1024 --precision f32 --threads 1 --json gemm.json\n"
-      "Ratios are taken in turns (ours, theirs, theirs, ours); above 1 ours is faster. The peak is "
-      "that of "
-      "multiply-adds on registers alone, probed before and after. One thread is measured in "
-      "processor time.");
+      "Ratios are taken in turns (ours, theirs, theirs, ours); above 1 ours "
+      "is faster. The peak is that of multiply-adds on registers alone, "
+      "probed before and after. One thread is measured in processor time.");
   command->add_option("--sizes", o->sizes, "Square sizes")
       ->delimiter(',')
       ->check(CLI::PositiveNumber)

@@ -170,8 +170,8 @@ nlohmann::json run(BenchMixerOptions o) {
 void check(const BenchMixerOptions& o) {
   if (o.choice.mixer == kAll && !o.choice.set.empty()) {
     throw ConfigError(
-        "--set '{}' with --mixer all: options differ from mixer to mixer; name the one that it is "
-        "for",
+        "--set '{}' with --mixer all: options differ "
+        "from mixer to mixer; name the one that it is for",
         o.choice.set.front());
   }
   if (!o.acp.empty() && o.choice.mixer != "fox") {
@@ -181,8 +181,8 @@ void check(const BenchMixerOptions& o) {
   const int flags = (o.acp == "both") + (o.chunk_states == "both") + !o.against.empty();
   if (flags > 1) {
     throw ConfigError(
-        "--against, --acp both and --chunk-states both compare two things each; take "
-        "one of them at a time");
+        "--against, --acp both and --chunk-states both "
+        "compare two things each; take one of them at a time");
   }
 }
 
@@ -193,29 +193,29 @@ void add_bench_mixer(CLI::App& bench) {
   CLI::App* command = bench.add_subcommand(
       "mixer", "The core of one token mixer (no projections): forward, backward, decoding");
   command->footer(
-      "Examples: weft bench mixer --mixer gla --seq 4096 --heads 8 --dk 128 --dv 128 --json "
-      "gla.json\n"
-      "  weft bench mixer --mixer retnet --seq 2048,4096,8192,16384,32768,65536 --tokens 65536   "
-      "(slope)\n"
+      "Examples: weft bench mixer --mixer gla --seq 4096 "
+      "--heads 8 --dk 128 --dv 128 --json gla.json\n"
+      "  weft bench mixer --mixer retnet --seq "
+      "2048,4096,8192,16384,32768,65536 --tokens 65536   (slope)\n"
       "  weft bench mixer --mixer gla --against softmax --seq 128,256,512,1024,2048 --tokens 8192\n"
       "  weft bench mixer --mixer fox --acp both --seq 4096,8192,16384   (how much pruning saves)\n"
       "  weft bench mixer --mixer fox --set 'pro = true' --acp both   (the same of FoX (Pro))\n"
       "  weft bench mixer --mixer kda --chunk-states both   (kept, or formed again in backward)\n"
       "  weft bench mixer --mixer all --seq 2048,8192,32768 --tokens 32768 --json all.json\n"
-      "JSON: forward_ms, forward_backward_ms, decode_ms {median, q1, q3, repetitions}, "
-      "tokens_per_s, gflops,\n"
-      "share_of_gemm and share_of_gemm_forward (of our own GEMM), share_of_registers, "
-      "peak_gflops_before,\n"
-      "peak_gflops_after, register_peak_gflops, noisy, bytes_saved, state_bytes, program, "
-      "chunk_states, pruned;\n"
-      "for several lengths the same in `sizes`, and `slope` {value, half_width}: the exponent of "
-      "the length in the\n"
-      "time per token, with its 95 % confidence interval. What compares two gives `lengths` with "
-      "`core` and `layer`:\n"
-      "time of the other over ours, in turns A-B-B-A, with and without projections; `from` and "
-      "`layer_from`: the\n"
-      "length from which ours is faster at every length measured, or null; `bytes_saved` and "
-      "`other_bytes_saved`,\n"
+      "JSON: forward_ms, forward_backward_ms, decode_ms "
+      "{median, q1, q3, repetitions}, tokens_per_s, gflops,\n"
+      "share_of_gemm and share_of_gemm_forward (of our own "
+      "GEMM), share_of_registers, peak_gflops_before,\n"
+      "peak_gflops_after, register_peak_gflops, noisy, "
+      "bytes_saved, state_bytes, program, chunk_states, pruned;\n"
+      "for several lengths the same in `sizes`, and `slope` "
+      "{value, half_width}: the exponent of the length in the\n"
+      "time per token, with its 95 % confidence interval. What "
+      "compares two gives `lengths` with `core` and `layer`:\n"
+      "time of the other over ours, in turns A-B-B-A, with "
+      "and without projections; `from` and `layer_from`: the\n"
+      "length from which ours is faster at every length measured, "
+      "or null; `bytes_saved` and `other_bytes_saved`,\n"
       "`pruned`, and state and decoding of ours. --mixer all gives an array of such results.");
   MixerChoice& c = o->choice;
   command->add_option("--mixer", c.mixer, "Which one, or all; weft info --mixers lists them")
@@ -248,8 +248,8 @@ void add_bench_mixer(CLI::App& bench) {
       ->check(CLI::IsMember({"f32", "bf16"}));
   command
       ->add_option("--chunk-states", o->chunk_states,
-                   "States between chunks: kept by forward, formed again in backward, or both "
-                   "beside each other")
+                   "States between chunks: kept by forward, formed "
+                   "again in backward, or both beside each other")
       ->check(CLI::IsMember({"recompute", "keep", "both"}));
   command->add_option("--decode", o->decode, "Tokens to decode after the document; 0: none")
       ->check(CLI::NonNegativeNumber);

@@ -255,24 +255,23 @@ void run(const BenchMoeOptions& o) {
 
 void add_bench_moe(CLI::App& bench) {
   auto o = std::make_shared<BenchMoeOptions>();
-  CLI::App* command = bench.add_subcommand(
-      "moe",
-      "Experts of a mixture (without its router) in every implementation, under a skewed "
-      "and a balanced routing");
+  CLI::App* command = bench.add_subcommand("moe",
+                                           "Experts of a mixture (without its router) in every "
+                                           "implementation, under a skewed and a balanced routing");
   command->footer(
       "Example: weft bench moe --tokens 2048 --precision bf16 --json moe.json\n"
-      "Ratios are taken A-B-B-A, repetitions times; above 1: the first is faster. Routings are "
-      "functions\n"
-      "of the shape: tokens draw experts without replacement with chances (1 + rank)^-skew, or all "
-      "evenly.\n"
+      "Ratios are taken A-B-B-A, repetitions times; above "
+      "1: the first is faster. Routings are functions\n"
+      "of the shape: tokens draw experts without replacement "
+      "with chances (1 + rank)^-skew, or all evenly.\n"
       "loop_openblas and loop_mkl are the loop over that library's products, in f32.\n"
-      "JSON: sizes [ {tokens, max_over_mean, imbalance {forward, both} (skewed time over balanced "
-      "time),\n"
+      "JSON: sizes [ {tokens, max_over_mean, imbalance "
+      "{forward, both} (skewed time over balanced time),\n"
       "ways {NAME: forward_ms, both_ms, forward_gflops, both_gflops, forward_share_of_gemm,\n"
-      "both_share_of_gemm}, loop_over_grouped, block_sparse_over_grouped, "
-      "loop_openblas_over_grouped\n"
-      "{forward, both}, peak_gflops_before, peak_gflops_after} ]; \"both\" is forward and "
-      "backward; times\n"
+      "both_share_of_gemm}, loop_over_grouped, "
+      "block_sparse_over_grouped, loop_openblas_over_grouped\n"
+      "{forward, both}, peak_gflops_before, peak_gflops_after} "
+      "]; \"both\" is forward and backward; times\n"
       "and ratios are {median, q1, q3, repetitions}.");
   command->add_option("--tokens", o->tokens, "Tokens of a micro-batch, one or several")
       ->check(CLI::PositiveNumber);

@@ -250,9 +250,8 @@ struct StepBench {
 
   void print() const {
     fmt::print(
-        "{} {} {} threads, {}: {:.1f} ms/step ({:.1f} to {:.1f}), {} tok/s, {:.0f} GFLOP/s, mfu "
-        "{:.0f} % of "
-        "our GEMM ({:.0f}/{:.0f}), memory {}, loss {:.4f} -> {:.4f}\n",
+        "{} {} {} threads, {}: {:.1f} ms/step ({:.1f} to {:.1f}), {} tok/s, {:.0f} GFLOP/s, "
+        "mfu {:.0f} % of our GEMM ({:.0f}/{:.0f}), memory {}, loss {:.4f} -> {:.4f}\n",
         options.config->path(), config.train.precision, runtime.exec().threads.size(),
         name_of(runtime.exec().isa), time.median * 1e3, time.q1 * 1e3, time.q3 * 1e3,
         format_count(tokens() / time.median), gflops, 100 * gflops / peak(), peak_before,
@@ -282,9 +281,8 @@ struct StepBench {
     }
     if (drift() > kNoisy) {
       fmt::print(
-          "noisy: our GEMM ran at {:.0f} GFLOP/s before the steps and at {:.0f} after them, {:.0f} "
-          "% apart; "
-          "measure again on idle cores\n",
+          "noisy: our GEMM ran at {:.0f} GFLOP/s before the steps and at "
+          "{:.0f} after them, {:.0f} % apart; measure again on idle cores\n",
           peak_before, peak_after, 100 * drift());
     }
   }
@@ -407,15 +405,13 @@ void add_bench_step(CLI::App& bench) {
   o->config = add_config_arguments(*command);
   command->footer(
       "Example: weft bench step configs/tiny.toml train.precision=f32 --json step.json\n"
-      "JSON: step_ms {median, q1, q3, repetitions}, tokens_per_s, mfu (share of our own 1024-cubed "
-      "GEMM, probed before and after), probe_drift (above 0.1: noisy), peak_bytes (accounted), "
-      "peak_resident_bytes, losses, "
-      "comm_bytes by axis (per step, all ranks together), comm_ms by axis {mean, max over ranks} "
-      "(per step, inside calls: "
-      "what is not hidden; pipe: with its bubble), comm_share (of the first rank's time, in calls "
-      "to others), "
-      "bubble {measured, formula} (idle share of the pipe rank that computes most), ranks. Under "
-      "mpirun on its ranks.");
+      "JSON: step_ms {median, q1, q3, repetitions}, tokens_per_s, mfu (share of our "
+      "own 1024-cubed GEMM, probed before and after), probe_drift (above 0.1: noisy), "
+      "peak_bytes (accounted), peak_resident_bytes, losses, comm_bytes by axis (per "
+      "step, all ranks together), comm_ms by axis {mean, max over ranks} (per step, "
+      "inside calls: what is not hidden; pipe: with its bubble), comm_share (of the "
+      "first rank's time, in calls to others), bubble {measured, formula} (idle share "
+      "of the pipe rank that computes most), ranks. Under mpirun on its ranks.");
   command->add_option("--steps", o->steps, "Measured steps")->check(CLI::PositiveNumber);
   command->add_option("--warmup", o->warmup, "Unmeasured steps before the measured ones")
       ->check(CLI::NonNegativeNumber);
@@ -426,9 +422,8 @@ void add_bench_step(CLI::App& bench) {
       "sequence + 1]): takes the steps that another program took from there");
   command
       ->add_option("--versus", o->versus,
-                   "key=value: measures the same steps with it too, in turns A-B-B-A (--steps "
-                   "pairs); JSON: versus "
-                   "{ratio (their time over ours), same_losses}")
+                   "key=value: measures the same steps with it too, in turns A-B-B-A "
+                   "(--steps pairs); JSON: versus {ratio (their time over ours), same_losses}")
       ->allow_extra_args(false);
   command->add_option("--json", o->json, "Writes the result to this file");
   command->final_callback([o] {

@@ -49,9 +49,8 @@ void bench(const TokenizerBench& o) {
   }
   const Quartiles rate = quartiles(std::move(rates));
   fmt::print(
-      "{:.1f} MB/s on one core (quartiles {:.1f} to {:.1f}), {:.1f} MB of text in {} documents, "
-      "{:.2f} bytes per "
-      "token\n",
+      "{:.1f} MB/s on one core (quartiles {:.1f} to {:.1f}), "
+      "{:.1f} MB of text in {} documents, {:.2f} bytes per token\n",
       rate.median, rate.q1, rate.q3, static_cast<double>(bytes) / 1e6, texts.size(),
       static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(1, tokens)));
   if (!o.json.empty()) {

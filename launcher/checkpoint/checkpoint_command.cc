@@ -38,8 +38,9 @@ void inspect(const FoundCheckpoint& found) {
   const Manifest& m = found.manifest;
   const ManifestSummary s = summary_of(m);
   fmt::print(
-      "{}\nstep {}, {} sequences, {} updates, seed {}\n{} parameters, {} tensors in {} file(s) of "
-      "{} bytes\n",
+      "{}\n"
+      "step {}, {} sequences, {} updates, seed {}\n"
+      "{} parameters, {} tensors in {} file(s) of {} bytes\n",
       found.path, m.step, m.samples, m.updates, m.seed, s.parameters, s.tensors.size(),
       m.files.size(), s.bytes);
   for (const auto& [name, size] : m.layout) fmt::print("  {} = {}\n", name, size);
@@ -78,8 +79,8 @@ void add_inspect(CLI::App& app) {
       app.add_subcommand("inspect", "What a checkpoint holds: tensors, shapes, config");
   command->footer(
       "Example: weft checkpoint inspect runs/tiny\n"
-      "With h5py: h5py.File('runs/tiny/checkpoints/step-000000500/index.h5') has every "
-      "tensor in its whole shape.");
+      "With h5py: h5py.File('runs/tiny/checkpoints/step-000000500/index.h5') "
+      "has every tensor in its whole shape.");
   command->add_option("DIR", o->path, "A checkpoint, or a run's folder (its newest one)")
       ->required();
   command->add_flag("--json", o->json, "Prints JSON");
@@ -146,9 +147,8 @@ void add_reshard(CLI::App& app) {
       "reshard", "Writes a checkpoint anew into one plain file, or any number of files");
   command->footer(
       "Example: weft checkpoint reshard runs/big runs/one --single --weights-only\n"
-      "Writes OUT/checkpoints/step-N; `weft train` reads any checkpoint on any number of ranks "
-      "without "
-      "this.");
+      "Writes OUT/checkpoints/step-N; `weft train` reads "
+      "any checkpoint on any number of ranks without this.");
   command->add_option("DIR", o->from, "A checkpoint, or a run's folder (its newest one)")
       ->required();
   command->add_option("OUT", o->to, "A new folder")->required();

@@ -37,14 +37,14 @@ void check(const ModelConfig& dense, const Upcycling& how) {
   };
   if (how.experts % how.slices != 0 || how.experts < 1) {
     throw ConfigError(
-        "--experts {} is not a multiple of --slices {}: every copy has all slices; the nearest "
-        "that is one is {}",
+        "--experts {} is not a multiple of --slices {}: every "
+        "copy has all slices; the nearest that is one is {}",
         how.experts, how.slices, round(how.experts));
   }
   if (how.active % how.slices != 0 || how.active < 1) {
     throw ConfigError(
-        "--active {} is not a multiple of --slices {}: a token visits all slices of a copy; the "
-        "nearest that is one is {}",
+        "--active {} is not a multiple of --slices {}: a token "
+        "visits all slices of a copy; the nearest that is one is {}",
         how.active, how.slices, round(how.active));
   }
   if (how.active > how.experts) {

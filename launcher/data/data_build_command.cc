@@ -14,8 +14,8 @@ void build(const DataBuild& options) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   const double mb = static_cast<double>(built.bytes) / 1e6;
   fmt::print(
-      "{}.bin: {} tokens in {} documents from {} files, {:.1f} MB of text in {:.1f} s "
-      "({:.0f} MB/s)\n",
+      "{}.bin: {} tokens in {} documents from {} files, "
+      "{:.1f} MB of text in {:.1f} s ({:.0f} MB/s)\n",
       options.out, grouped(built.tokens), grouped(built.documents), grouped(built.files), mb,
       seconds.count(), mb / std::max(1e-9, seconds.count()));
   if (built.resumed > 0) {
@@ -66,8 +66,8 @@ void add_data_build(CLI::App& data) {
   CLI::App* app = data.add_subcommand("build", "Text, JSONL or Parquet to .bin/.idx");
   app->footer(
       "Example:\n"
-      "  weft data build --out corpus --strip roff --max-bytes 20MB --shuffle 1 "
-      "/usr/share/man/man1\n"
+      "  weft data build --out corpus --strip roff "
+      "--max-bytes 20MB --shuffle 1 /usr/share/man/man1\n"
       "  weft data build --out web --tokenizer tokenizer.json --jsonl web-*.jsonl.zst\n"
       "  weft data build --out fine --tokenizer tokenizer.json --key text fineweb/*.parquet\n"
       "writes corpus.bin, corpus.idx and corpus.tokenizer.json (without --tokenizer a vocabulary\n"

@@ -52,9 +52,10 @@ void encode(const EncodeOptions& o) {
 void add_data_encode(CLI::App& data) {
   CLI::App* app = data.add_subcommand("encode", "What a tokenizer makes of texts, and back");
   app->footer(
-      "Reads JSON strings, a line each, and prints their ids as JSON arrays; --decode the other "
-      "way.\n"
-      "Example:\n  echo '\"Hello, world\"' | weft data encode --tokenizer tokenizer.json");
+      "Reads JSON strings, a line each, and prints their "
+      "ids as JSON arrays; --decode the other way.\n"
+      "Example:\n"
+      "  echo '\"Hello, world\"' | weft data encode --tokenizer tokenizer.json");
   auto o = std::make_shared<EncodeOptions>();
   app->add_option("--tokenizer", o->tokenizer, "A tokenizer.json")->required();
   app->add_flag("--decode", o->decode, "Lines are arrays of ids; prints texts");

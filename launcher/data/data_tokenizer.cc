@@ -130,10 +130,11 @@ void train(const TokenizerOptions& o) {
 void add_data_tokenizer(CLI::App& data) {
   CLI::App* app = data.add_subcommand("tokenizer", "Train a byte-level BPE vocabulary");
   app->footer(
-      "Example:\n  weft data tokenizer --vocab 8192 --out tokenizer.json --jsonl web.jsonl.zst\n"
+      "Example:\n"
+      "  weft data tokenizer --vocab 8192 --out tokenizer.json --jsonl web.jsonl.zst\n"
       "  weft data build --out web --tokenizer tokenizer.json --jsonl web.jsonl.zst\n"
-      "writes a tokenizer.json that Hugging Face's tokenizers open too. The same text gives the "
-      "same file, with\n"
+      "writes a tokenizer.json that Hugging Face's tokenizers "
+      "open too. The same text gives the same file, with\n"
       "any number of threads.");
   auto o = std::make_shared<TokenizerOptions>();
   add_text_options(*app, o->from, o->max_bytes);

@@ -18,8 +18,8 @@ constexpr const char* kTokenizerName = "tokenizer.json";
 void check_size(const Tokenizer& tokenizer, const std::string& name, const Config& config) {
   if (tokenizer.vocab() <= config.model.vocab) return;
   throw ConfigError(
-      "{}: {} has {} ids, model.vocab = {} holds fewer; use the tokenizer of the training data, or "
-      "model.vocab={}",
+      "{}: {} has {} ids, model.vocab = {} holds fewer; use "
+      "the tokenizer of the training data, or model.vocab={}",
       config.where("model.vocab"), name, tokenizer.vocab(), config.model.vocab, tokenizer.vocab());
 }
 
@@ -89,8 +89,8 @@ std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const FoundCheckpoint& checkp
   auto bytes = std::make_unique<ByteTokenizer>();
   if (config.model.vocab >= bytes->vocab()) return bytes;
   throw ConfigError(
-      "{}: has no tokenizer.json, and a vocabulary of {} cannot be the byte tokenizer's ({} ids); "
-      "give --tokenizer FILE",
+      "{}: has no tokenizer.json, and a vocabulary of {} cannot "
+      "be the byte tokenizer's ({} ids); give --tokenizer FILE",
       checkpoint.path, config.model.vocab, bytes->vocab());
 }
 

@@ -117,8 +117,8 @@ void EvalSession::check_ids(const Texts& texts) const {
     for (const int32_t id : text.tokens) {
       if (id >= 0 && id < vocab) continue;
       throw ConfigError(
-          "{}: the model has {} ids, but the text needs id {}; it was trained with "
-          "another tokenizer",
+          "{}: the model has {} ids, but the text needs "
+          "id {}; it was trained with another tokenizer",
           here_.found.path, vocab, id);
     }
   }
@@ -179,11 +179,9 @@ void add_eval(CLI::App& app) {
   CLI::App* eval = app.add_subcommand("eval", "Evaluate the model of a checkpoint");
   eval->footer(
       "Example: weft eval perplexity --checkpoint runs/quickstart --data runs/quickstart/corpus\n"
-      "Under mpirun the ranks share the texts; results are bit-identical for any "
-      "number of them.\n"
-      "parallel.tensor=N, parallel.expert=N, parallel.expert_tensor=N also split the model; "
-      "sums are then
-      "
+      "Under mpirun the ranks share the texts; results are bit-identical for any number of them.\n"
+      "parallel.tensor=N, parallel.expert=N, "
+      "parallel.expert_tensor=N also split the model; sums are then\n"
       "formed in another order, and losses agree within rounding.");
   add_eval_perplexity(*eval);
   add_eval_per_token(*eval);

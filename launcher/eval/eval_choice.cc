@@ -26,8 +26,8 @@ Question question_of(const std::string& line, const std::string& where) {
   if (context == j.end() || !context->is_string() || options == j.end() || !options->is_array() ||
       answer == j.end() || !answer->is_number_integer()) {
     throw ConfigError(
-        "{}: needs \"context\" (text), \"options\" (texts) and \"answer\" (the index of the "
-        "correct one, from 0)",
+        "{}: needs \"context\" (text), \"options\" (texts) "
+        "and \"answer\" (the index of the correct one, from 0)",
         where);
   }
   Question q;
@@ -133,8 +133,8 @@ void choice(const Questions& all, EvalSession& session) {
   const auto count = static_cast<double>(results.size());
   if (session.speaks()) {
     fmt::print(
-        "{} questions, {} examples before each\nacc {:.4f}  acc_norm {:.4f} (log-probability per "
-        "byte)\n",
+        "{} questions, {} examples before each\n"
+        "acc {:.4f}  acc_norm {:.4f} (log-probability per byte)\n",
         results.size(), examples.size(), right / count, right_by_length / count);
   }
   session.write({{"eval", "choice"},
@@ -151,17 +151,16 @@ void add_eval_choice(CLI::App& eval) {
   CLI::App* command = eval.add_subcommand("choice", "Multiple-choice questions from a JSONL file");
   command->footer(
       "Example: weft eval choice --checkpoint runs/a --file questions.jsonl --shots 5\n"
-      "A line: {\"context\": \"Water freezes at\", \"options\": [\" 0 C\", \" 50 C\"], \"answer\": "
-      "0}\n"
+      "A line: {\"context\": \"Water freezes at\", "
+      "\"options\": [\" 0 C\", \" 50 C\"], \"answer\": 0}\n"
       "acc: the most probable option is the right one. acc_norm: the most probable per byte.\n"
       "JSON: questions, shots, acc, acc_norm, checkpoint.");
   add_eval_options(*command, o->eval, Page::kNo);
   command->add_option("--file", o->file, "Questions, a JSON object each line")->required();
   command
-      ->add_option(
-          "--shots", o->shots,
-          "Solved examples before each question: the first of the file (then not scored), or of "
-          "--shots-file")
+      ->add_option("--shots", o->shots,
+                   "Solved examples before each question: the first "
+                   "of the file (then not scored), or of --shots-file")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--shots-file", o->shots_file, "File of the solved examples");
   command->add_option("--limit", o->limit, "Maximum number of questions")

@@ -66,8 +66,8 @@ void add_eval_logits(CLI::App& eval) {
   auto o = std::make_shared<Options>();
   CLI::App* command = eval.add_subcommand("logits", "Write the model's logits after every token");
   command->footer(
-      "Example: weft eval logits --checkpoint runs/tiny --tokens ids.safetensors --out "
-      "logits.safetensors\n"
+      "Example: weft eval logits --checkpoint runs/tiny "
+      "--tokens ids.safetensors --out logits.safetensors\n"
       "In: tokens, I32 [sequences, length]. Out: logits, F32 [sequences, length, vocabulary].");
   add_model_options(*command, o->model);
   command->add_option("--tokens", o->tokens, "A safetensors file with the tensor tokens")

@@ -194,10 +194,9 @@ void add_eval_needle(CLI::App& eval) {
   CLI::App* command =
       eval.add_subcommand("needle", "Find a fact in a long text, by its depth and the length");
   command->footer(
-      "Example: weft eval needle --checkpoint runs/a --data corpus --lengths 1024,4096 --html "
-      "needle.html\n"
-      "standard: the text contains only the answer. easy: the question precedes it.
-      "
+      "Example: weft eval needle --checkpoint runs/a --data "
+      "corpus --lengths 1024,4096 --html needle.html\n"
+      "standard: the text contains only the answer. easy: the question precedes it.\n"
       "A needle is found when every token of the answer is the model's first choice.\n"
       "JSON: mode, trials, rows [{length, depth, accuracy, loss}], checkpoint.");
   add_eval_options(*command, o->eval, Page::kYes);

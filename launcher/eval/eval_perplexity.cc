@@ -186,8 +186,8 @@ void per_token(const PerTokenOptions& o, EvalSession& session) {
     size_t longest = 0;
     for (const auto& d : documents) longest = std::max(longest, d.size());
     throw ConfigError(
-        "--length {}: the longest document has {} tokens; give at most {}, or --join to "
-        "concatenate documents",
+        "--length {}: the longest document has {} tokens; "
+        "give at most {}, or --join to concatenate documents",
         length, longest, longest > 0 ? longest - 1 : 0);
   }
   const int64_t buckets = std::min(o.buckets, length);
@@ -244,15 +244,13 @@ void add_eval_perplexity(CLI::App& eval) {
   auto o = std::make_shared<PerplexityOptions>();
   CLI::App* command = eval.add_subcommand("perplexity", "Loss and perplexity over a text");
   command->footer(
-      "Example: weft eval perplexity --checkpoint runs/quickstart --data corpus --mode sliding "
-      "--stride 128\n"
-      "packed: documents concatenated, cut every --sequence tokens, as in training.
-      "
-      "sliding: windows of --sequence tokens every --stride; tokens but the first of a document "
-      "see "
-      "at least sequence - stride before them.\n"
-      "JSON: mode, sequence, stride, documents, tokens, loss, perplexity, bits_per_byte, accuracy, "
-      "checkpoint.");
+      "Example: weft eval perplexity --checkpoint runs/quickstart "
+      "--data corpus --mode sliding --stride 128\n"
+      "packed: documents concatenated, cut every --sequence tokens, as in training.\n"
+      "sliding: windows of --sequence tokens every --stride; tokens but the "
+      "first of a document see at least sequence - stride before them.\n"
+      "JSON: mode, sequence, stride, documents, tokens, "
+      "loss, perplexity, bits_per_byte, accuracy, checkpoint.");
   add_eval_options(*command, o->eval, Page::kNo);
   add_eval_text(*command, o->text);
   command->add_option("--mode", o->mode, "packed or sliding")
@@ -273,8 +271,8 @@ void add_eval_per_token(CLI::App& eval) {
   CLI::App* command =
       eval.add_subcommand("per-token", "Loss by the position of a token in its document");
   command->footer(
-      "Example: weft eval per-token --checkpoint runs/quickstart --data corpus --length 2048 "
-      "--html curve.html\n"
+      "Example: weft eval per-token --checkpoint runs/quickstart "
+      "--data corpus --length 2048 --html curve.html\n"
       "JSON: length, trained, texts, positions (first of each bucket), losses, checkpoint.");
   add_eval_options(*command, o->eval, Page::kYes);
   add_eval_text(*command, o->text);

@@ -121,8 +121,8 @@ void add_eval_recall(CLI::App& eval) {
   CLI::App* command =
       eval.add_subcommand("recall", "Associative recall of key-value pairs, by number of pairs");
   command->footer(
-      "Example: weft data recall --out pairs && weft train config.toml 'data.train=[\"pairs\"]' "
-      "model.vocab=128\n"
+      "Example: weft data recall --out pairs && weft train "
+      "config.toml 'data.train=[\"pairs\"]' model.vocab=128\n"
       "         weft eval recall --checkpoint runs/recall --pairs 4,8,16,32\n"
       "JSON: examples, gap, vocab, rows [{pairs, accuracy}], checkpoint.");
   add_eval_options(*command, o->eval, Page::kYes);

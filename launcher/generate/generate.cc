@@ -225,14 +225,13 @@ void add_generate(CLI::App& app) {
   CLI::App* command = app.add_subcommand("generate", "Continue text with a trained model");
   command->footer(
       "Example: weft generate --checkpoint runs/quickstart --prompt \"The file\" --tokens 200\n"
-      "The text appears as it is decoded; several prompts are decoded in a batch. LSM layers "
-      "carry a state of\n"
+      "The text appears as it is decoded; several prompts "
+      "are decoded in a batch. LSM layers carry a state of\n"
       "constant size, softmax layers the keys and values so far.\n"
-      "Several ranks: launcher/run -n 4 build/weft generate --checkpoint runs/a --prompt \"The\" "
-      "parallel.tensor=2 parallel.expert=4\n"
-      "JSON: prompts, texts, tokens, prefill_tokens_per_s, tokens_per_s, state_bytes and "
-      "peak_bytes "
-      "(largest over ranks), ranks, checkpoint.");
+      "Several ranks: launcher/run -n 4 build/weft generate --checkpoint "
+      "runs/a --prompt \"The\" parallel.tensor=2 parallel.expert=4\n"
+      "JSON: prompts, texts, tokens, prefill_tokens_per_s, tokens_per_s, "
+      "state_bytes and peak_bytes (largest over ranks), ranks, checkpoint.");
   add_model_options(*command, o->model);
   command->add_option("--tokenizer", o->tokenizer,
                       "A tokenizer.json; default: the one saved with the checkpoint, else bytes");

@@ -7,8 +7,8 @@ namespace weft {
 namespace {
 
 constexpr const char* kWhatWorks =
-    "parallel.tensor, parallel.expert and parallel.expert_tensor split the model, other ranks "
-    "share the texts";
+    "parallel.tensor, parallel.expert and parallel.expert_tensor "
+    "split the model, other ranks share the texts";
 
 DType precision_of(const ModelOptions& options, const Config& config) {
   const std::string& name = options.precision.empty() ? config.train.precision : options.precision;

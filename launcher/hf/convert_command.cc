@@ -36,13 +36,10 @@ void add_import(CLI::App& app) {
   command->footer(
       "Example: weft convert import Qwen3-30B-A3B runs/qwen\n"
       "         weft convert import Qwen3-30B-A3B --dry-run\n"
-      "Writes CKPT/checkpoints, CKPT/config.toml (weft train CKPT/config.toml continues from "
-      "there) "
-      "and "
-      "CKPT/hf\n"
-      "(tokenizer and other accompanying files). Tensors are read one at a time, for any "
-      "model's "
-      "size.\n"
+      "Writes CKPT/checkpoints, CKPT/config.toml (weft train "
+      "CKPT/config.toml continues from there) and CKPT/hf\n"
+      "(tokenizer and other accompanying files). Tensors "
+      "are read one at a time, for any model's size.\n"
       "Classes, by config.json's model_type:\n" +
       family_list());
   command->add_option("HF_DIR", o->from, "Folder with config.json and *.safetensors")->required();
@@ -70,11 +67,9 @@ void add_export(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "Export a checkpoint as a Hugging Face folder");
   command->footer(
       "Example: weft convert export runs/qwen/run out/qwen-tuned\n"
-      "An imported model keeps its class, its types and its accompanying files. Weft's own "
-      "models "
-      "take the\n"
-      "first class that represents them completely; \"weft\" covers all others, with Weft's names.
-      " +
+      "An imported model keeps its class, its types and its accompanying files. Weft's own models\n"
+      "take the first class that represents them completely; \"weft\" covers all others, with\n"
+      "Weft's names.\n" +
       family_list());
   command->add_option("CKPT", o->from, "A checkpoint, or a run's folder (its newest one)")
       ->required();

@@ -28,9 +28,8 @@ std::string listed(const std::vector<std::string>& names) {
 void check_plain(const std::string& index, const std::string& name) {
   if (name.find('/') == std::string::npos && name.ends_with(".safetensors")) return;
   throw ConfigError(
-      "{}: names the file {}; files of an index need plain names that end in "
-      ".safetensors",
-      index, printable(name));
+      "{}: names the file {}; files of an index need plain names that end in .safetensors", index,
+      printable(name));
 }
 
 std::vector<std::string> safetensors_in(const std::string& folder) {

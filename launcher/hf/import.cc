@@ -50,8 +50,8 @@ void check_types(const HfFolder& from, const std::vector<TensorLink>& links) {
       continue;
     }
     throw ConfigError(
-        "{}: tensor {} is {}; Weft reads F32, F16 and BF16 (a quantized model must be "
-        "saved unquantized first)",
+        "{}: tensor {} is {}; Weft reads F32, F16 and BF16 "
+        "(a quantized model must be saved unquantized first)",
         from.path(), link.hf, tensor.type_name);
   }
 }

@@ -150,8 +150,8 @@ class RoleCheck {
 
 void refuse_other_model(const Config& config, const std::string& checkpoint, const Change& change) {
   throw ConfigError(
-      "{}: {} = {}, but {} was trained with {}; use that value, another run.dir, or "
-      "run.resume=never",
+      "{}: {} = {}, but {} was trained with {}; use "
+      "that value, another run.dir, or run.resume=never",
       config.where(change.key), change.key, change.now, checkpoint, change.before);
 }
 
@@ -206,8 +206,8 @@ std::vector<std::string> check_resumable(const Config& config, const Manifest& n
   if (ranks_then != ranks_now) rest.push_back({"ranks", ranks_then, ranks_now});
   if (!samples.empty()) {
     said.push_back(sentence(samples) +
-                   ": samples are other ones from here on, so that some text "
-                   "comes again and some later");
+                   ": samples are other ones from here on, so "
+                   "that some text comes again and some later");
   }
   if (!rest.empty()) said.push_back(sentence(rest));
   return said;

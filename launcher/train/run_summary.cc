@@ -75,8 +75,8 @@ std::string stage_table(const Config& config, int ranks) {
   const SimulatedPipe pipe = simulate(plans_of(schedule, shape), shape);
   for (const SimulatedRank& rank : pipe.ranks) held = std::max(held, rank.held);
   return text + fmt::format(
-                    "  {}, {} micro-batches: {:.0f} % bubble = {}, with equal stages; {} in memory "
-                    "at once at most\n",
+                    "  {}, {} micro-batches: {:.0f} % bubble = {}, "
+                    "with equal stages; {} in memory at once at most\n",
                     p.schedule, micro_batches, 100 * pipe.bubble, bubble_formula(schedule), held);
 }
 
@@ -132,9 +132,8 @@ std::string start_page(const Config& config, const ModelOutline& model, Runtime&
   text += fmt::format("step    {} sequences of {} tokens in micro-batches of {}, {:.1f} GFLOP\n",
                       t.global_batch, t.sequence, t.micro_batch, flops_per_step / 1e9);
   text += fmt::format(
-      "writes  {}: metrics.jsonl, tensorboard/, run.json, log.txt, checkpoints/ every {} steps "
-      "(newest {} "
-      "kept)\n",
+      "writes  {}: metrics.jsonl, tensorboard/, run.json, "
+      "log.txt, checkpoints/ every {} steps (newest {} kept)\n",
       config.run.dir, config.run.checkpoint_every, config.run.keep);
   return text;
 }

@@ -31,9 +31,8 @@ void Saves::check_room(const std::vector<SavedTensor>& tensors) {
   const int64_t room = room_for(folder);
   if (room < bytes) {
     throw ConfigError(
-        "run.dir = {}: a checkpoint of this run takes {}, the disk has {} left; free some, or "
-        "choose "
-        "a run.dir on another disk",
+        "run.dir = {}: a checkpoint of this run takes {}, the disk "
+        "has {} left; free some, or choose a run.dir on another disk",
         run_.dir, format_bytes(bytes), format_bytes(room));
   }
   const auto there = static_cast<int64_t>(published_checkpoints(folder).size());

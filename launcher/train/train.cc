@@ -390,8 +390,8 @@ void add_train(CLI::App& app) {
   auto args = add_config_arguments(*command);
   command->footer(
       "Example: weft train configs/tiny.toml train.steps=50 optimizer.lr=3e-4\n"
-      "Every key of the config can be overridden as table.key=value; --explain KEY tells "
-      "what a key means.");
+      "Every key of the config can be overridden as "
+      "table.key=value; --explain KEY tells what a key means.");
   command->final_callback([args] {
     if (args->explained()) return;
     if (const int code = train(args->load()); code != 0) throw CLI::RuntimeError(code);

@@ -59,13 +59,11 @@ void add_verify(CLI::App& app) {
       "verify", "Run golden cases on this machine and print the worst error of each");
   command->footer(
       "Example: weft verify tests/golden/*.safetensors --precision bf16\n"
-      "Errors are relative to the tensor's largest magnitude (absolute where the reference is "
-      "zero). In bf16, if rounding only inputs or weights of a mixer (layer or core) "
-      "moves a result by more "
-      "than half the tolerance, twice that movement is allowed; if a subfolder rounded/ "
-      "the file "
-      "has results with the roundings of bf16, these are compared instead. Exit code 0 only if all "
-      "passed.");
+      "Errors are relative to the tensor's largest magnitude (absolute where the "
+      "reference is zero). In bf16, if rounding only inputs or weights of a mixer "
+      "(layer or core) moves a result by more than half the tolerance, twice that "
+      "movement is allowed; if a subfolder rounded/ the file has results with the "
+      "roundings of bf16, these are compared instead. Exit code 0 only if all passed.");
   command->add_option("files", o->files, "Golden cases (safetensors)")->required();
   command->add_option("--device", o->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
   command->add_option("--precision", o->precision, "f32 or bf16")

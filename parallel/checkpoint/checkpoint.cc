@@ -131,9 +131,8 @@ std::optional<FoundCheckpoint> use_newest(Exec& exec, Communicator& world,
     if (world.rank() == 0) report(damage);
   }
   throw Error(
-      "{}: none of its {} checkpoints is whole; of the oldest: {}. Bring one back from elsewhere, "
-      "or "
-      "start anew: run.resume=never keeps them beside",
+      "{}: none of its {} checkpoints is whole; of the oldest: {}. Bring one "
+      "back from elsewhere, or start anew: run.resume=never keeps them beside",
       std::filesystem::path(oldest).parent_path().string(), count, damage);
 }
 

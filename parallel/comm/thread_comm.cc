@@ -120,8 +120,8 @@ void ThreadComm::check_row_counts() {
       if (sent == expected) continue;
       state_->part();  // all ranks see the same and come here
       throw Error(
-          "ranks of {} disagree in all_to_all_v: rank {} sends {} rows to rank {}, which "
-          "expects {}",
+          "ranks of {} disagree in all_to_all_v: rank "
+          "{} sends {} rows to rank {}, which expects {}",
           state_->options.name, from, sent, to, expected);
     }
   }

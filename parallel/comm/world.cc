@@ -21,9 +21,8 @@ void start_mpi(const Launch& launch) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank == launch.rank && size == launch.size) return;
   throw ConfigError(
-      "the environment says rank {} of {}, MPI says {} of {}; start all ranks with one mpirun (or "
-      "srun "
-      "--mpi=pmix) of the MPI that weft was built with: {}",
+      "the environment says rank {} of {}, MPI says {} of {}; start all ranks with "
+      "one mpirun (or srun --mpi=pmix) of the MPI that weft was built with: {}",
       launch.rank, launch.size, rank, size, mpi_version());
 }
 

@@ -48,16 +48,14 @@ std::optional<Broken> broken_product(const ParallelConfig& p, int world) {
                   : p.sequence > 1 ? "parallel.sequence"
                                    : "parallel.tensor",
                   fmt::format("{} does not divide the {} ranks that were started (data = ranks / "
-                              "(tensor x sequence x "
-                              "pipe)); with these degrees: -n {}",
+                              "(tensor x sequence x pipe)); with these degrees: -n {}",
                               known, world, multiples_beside(world, known))};
   }
   const int64_t stage = world / p.pipe, experts = int64_t{p.expert} * p.expert_tensor;
   if (stage % experts != 0) {
     return Broken{p.expert > 1 ? "parallel.expert" : "parallel.expert_tensor",
                   fmt::format("expert {} x expert_tensor {} = {} does not divide the {} tensor x "
-                              "sequence x data ranks "
-                              "of a stage, which experts are spread over",
+                              "sequence x data ranks of a stage, which experts are spread over",
                               p.expert, p.expert_tensor, experts, stage)};
   }
   return std::nullopt;
@@ -122,8 +120,8 @@ std::optional<Broken> broken_shares(const Config& config, const ParallelConfig& 
     return Broken{
         "train.global_batch",
         fmt::format("train.global_batch = {} is not a multiple of data {} x train.micro_batch {} = "
-                    "{}: every "
-                    "data rank computes as many micro-batches; nearest: train.global_batch = {}",
+                    "{}: every data rank computes as many "
+                    "micro-batches; nearest: train.global_batch = {}",
                     config.train.global_batch, data, config.train.micro_batch, share,
                     multiples_beside(config.train.global_batch, share))};
   }
@@ -132,9 +130,8 @@ std::optional<Broken> broken_shares(const Config& config, const ParallelConfig& 
     return Broken{
         "parallel.virtual_stages",
         fmt::format(
-            "parallel.schedule = \"interleaved\" runs micro-batches in groups of pipe {}, and "
-            "a step has {} per data rank; nearest: train.global_batch = {}, or "
-            "virtual_stages = 1",
+            "parallel.schedule = \"interleaved\" runs micro-batches in groups of pipe {}, and a "
+            "step has {} per data rank; nearest: train.global_batch = {}, or virtual_stages = 1",
             p.pipe, micro_batches, multiples_beside(config.train.global_batch, share * p.pipe))};
   }
   return std::nullopt;

@@ -18,8 +18,15 @@ constexpr size_t kFile = 2048;  // bytes; padded, so that a shorter text leaves 
 
 std::string to_text(const Heartbeat& h) {
   std::string text = fmt::format(
-      "beat {}\nrank {}\ncoordinates {}\nhost {}\npid {}\nplace {}\ncall {}\nseconds {:.3f}\nstack "
-      "{:.1500}\n",
+      "beat {}\n"
+      "rank {}\n"
+      "coordinates {}\n"
+      "host {}\n"
+      "pid {}\n"
+      "place {}\n"
+      "call {}\n"
+      "seconds {:.3f}\n"
+      "stack {:.1500}\n",
       h.beat, h.rank, h.coordinates, h.host, h.pid, h.place, h.call, h.seconds, h.stack);
   // The beat again at the end: a reader that meets a half-written file sees two numbers.
   const std::string end = fmt::format("end {}\n", h.beat);

@@ -14,10 +14,10 @@ void PostProcessor::add(const JsonPart& json, int depth,
   if (type == "ByteLevel") return;
   if (type == "TemplateProcessing") return read_template(json, exists);
   if (type != "Sequence" || depth == 8) {
-    json.refuse(fmt::format(
-        "the post-processor {} is not supported; supported are TemplateProcessing, ByteLevel "
-        "and Sequence",
-        type));
+    json.refuse(
+        fmt::format("the post-processor {} is not supported; supported "
+                    "are TemplateProcessing, ByteLevel and Sequence",
+                    type));
   }
   for (const JsonPart& part : json["processors"].list()) add(part, depth + 1, exists);
 }

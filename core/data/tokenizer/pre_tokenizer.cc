@@ -264,10 +264,10 @@ void PreTokenizer::add(const JsonPart& json, int depth) {
     if (depth == kDeepestSequence) json.refuse("Sequences nested too deeply");
     for (const JsonPart& part : json["pretokenizers"].list()) add(part, depth + 1);
   } else {
-    json.refuse(fmt::format(
-        "the pre-tokenizer {} is not supported; supported are ByteLevel, Split, Digits, "
-        "Metaspace and Sequence",
-        type));
+    json.refuse(
+        fmt::format("the pre-tokenizer {} is not supported; supported "
+                    "are ByteLevel, Split, Digits, Metaspace and Sequence",
+                    type));
   }
 }
 

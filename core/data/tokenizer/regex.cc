@@ -36,9 +36,9 @@ class Translation {
  private:
   [[noreturn]] void refuse(const std::string& what) const {
     throw ConfigError(
-        "{}: in the pattern {}: {}; supported: literals, classes, groups, (?i:), lookahead, "
-        "repetitions, \\p{{..}}, \\s \\S \\d \\D \\w \\W, \\r \\n \\t \\f \\v, \\xHH, \\uHHHH, \\A "
-        "\\z",
+        "{}: in the pattern {}: {}; supported: literals, classes, groups, (?i:), "
+        "lookahead, repetitions, \\p{{..}}, \\s \\S \\d \\D \\w \\W, \\r \\n"
+        " \\t \\f \\v, \\xHH, \\uHHHH, \\A \\z",
         where_, in_, what);
   }
 
