@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "core/host_access.h"
 #include "core/memory/exec.h"
 
@@ -21,7 +23,7 @@ int64_t bytes_of(const Views&... views) {
 // too, on memory from Exec::host.
 enum class Over : uint8_t { kNumbers, kIndices };
 
-// One call of a kernel.
+// One call of a kernel. `name` is that of its body: a GPU body is found by it.
 struct KernelCall {
   const char* name;
   DType type = DType::kF32;       // of the operands that decide its speed
@@ -30,12 +32,15 @@ struct KernelCall {
   Over over = Over::kNumbers;
 };
 
-// Runs `cpu()`: tasks on exec.threads, over host memory.
-template <class Cpu>
-void dispatch(Exec& exec, const KernelCall& call, Cpu&& cpu) {
+// Runs a kernel with its checked arguments. `cpu` is the body in kernels/<group>/cpu, which runs
+// tasks on exec.threads over host memory. The body for a GPU has the same name and the same
+// signature, so that no contract names a device.
+template <class... Parameters, class... Arguments>
+void dispatch(Exec& exec, const KernelCall& call, void (*cpu)(Exec&, Parameters...),
+              Arguments&&... arguments) {
   WEFT_CHECK(exec.device().is_cpu(), "{} has no CUDA kernel", call.name);
   const HostScope scope(exec);
-  cpu();
+  cpu(exec, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace weft::kernels

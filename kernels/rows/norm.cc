@@ -37,7 +37,7 @@ void rms_norm_forward(Exec& exec, ConstView x, ConstView weight, float epsilon, 
             .flops = 4.0 * static_cast<double>(x.shape.elements()),
             .read = bytes_of(x, weight),
             .written = bytes_of(y, inv_rms)},
-           [&] { cpu::rms_norm_forward(exec, x, weight, epsilon, y, inv_rms); });
+           cpu::rms_norm_forward, x, weight, epsilon, y, inv_rms);
 }
 
 void rms_norm_backward(Exec& exec, ConstView dy, ConstView x, ConstView weight, ConstView inv_rms,
@@ -57,7 +57,7 @@ void rms_norm_backward(Exec& exec, ConstView dy, ConstView x, ConstView weight, 
             .flops = 11.0 * static_cast<double>(x.shape.elements()),
             .read = bytes_of(dy, x, weight, inv_rms, residual, d_weight),
             .written = bytes_of(dx, d_weight)},
-           [&] { cpu::rms_norm_backward(exec, dy, x, weight, inv_rms, residual, dx, d_weight); });
+           cpu::rms_norm_backward, dy, x, weight, inv_rms, residual, dx, d_weight);
 }
 
 void head_norm_forward(Exec& exec, const HeadNorm& norm, ConstView x, ConstView gate,
@@ -71,7 +71,7 @@ void head_norm_forward(Exec& exec, const HeadNorm& norm, ConstView x, ConstView 
             .flops = 10.0 * static_cast<double>(x.shape.elements()),
             .read = bytes_of(x, gate, weight),
             .written = bytes_of(y, inv_rms)},
-           [&] { cpu::head_norm_forward(exec, norm, x, gate, weight, y, inv_rms); });
+           cpu::head_norm_forward, norm, x, gate, weight, y, inv_rms);
 }
 
 void head_norm_backward(Exec& exec, const HeadNorm& norm, ConstView dy, ConstView x, ConstView gate,
@@ -89,10 +89,7 @@ void head_norm_backward(Exec& exec, const HeadNorm& norm, ConstView dy, ConstVie
             .flops = 22.0 * static_cast<double>(x.shape.elements()),
             .read = bytes_of(dy, x, gate, weight, inv_rms, d_weight),
             .written = bytes_of(dx, d_gate, d_weight)},
-           [&] {
-             cpu::head_norm_backward(exec, norm, dy, x, gate, weight, inv_rms, dx, d_gate,
-                                     d_weight);
-           });
+           cpu::head_norm_backward, norm, dy, x, gate, weight, inv_rms, dx, d_gate, d_weight);
 }
 
 }  // namespace weft::kernels
