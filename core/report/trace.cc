@@ -51,8 +51,10 @@ std::optional<StepRange> parse_steps(const std::string& text) {
 
 std::string trace_events(const Trace& trace, int rank, const std::string& title) {
   std::string out = fmt::format(
-      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"tid\":0,\"args\":{{\"name\":{1}}}}},\n"
-      "{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{0},\"tid\":0,\"args\":{{\"sort_index\":{0}}}}}",
+      "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"tid\":0,"
+      "\"args\":{{\"name\":{1}}}}},\n"
+      "{{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":{0},\"tid\":0,"
+      "\"args\":{{\"sort_index\":{0}}}}}",
       rank, quoted(title));
   const auto microseconds = [&](Trace::Time t) {
     return std::chrono::duration<double, std::micro>(t - trace.origin()).count();

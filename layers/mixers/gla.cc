@@ -33,7 +33,6 @@ void fields(FieldVisitor& f, GlaOptions& c) {
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
-
 // Published: xavier uniform with gain 2^{-5/2}.
 Init gate_init(int64_t in, int64_t out) {
   const double limit = std::exp2(-2.5) * std::sqrt(6.0 / static_cast<double>(in + out));

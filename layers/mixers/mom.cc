@@ -63,7 +63,6 @@ void fields(FieldVisitor& f, MomOptions& c) {
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
-
 std::vector<Linear::Part> parts_of(const MomOptions& o) {
   std::vector<Linear::Part> parts = {{"q_proj", o.heads * o.dk, o.dk}};
   if (o.output_gate) parts.push_back({"g_proj", o.heads * o.dv, o.dv});

@@ -9,7 +9,6 @@
 namespace weft {
 namespace {
 
-
 std::vector<Linear::Part> parts_of(const DescentRule& r) {
   std::vector<Linear::Part> parts = {{"q_proj", r.heads * r.dk, r.dk},
                                      {"k_proj", r.heads * r.dk, r.dk},

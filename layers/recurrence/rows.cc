@@ -65,10 +65,10 @@ State RowAlgebra::apply(Exec& exec, const Summary& span, const State& entering) 
       const int64_t before = rows.old_rows[at], behind = rows.new_rows[at];
       if (before > 0) {
         copy_latent(exec, rows_in(entering[i], n, count_of(entering, n) - before, before),
-                  rows_in(to, n, 0, before));
+                    rows_in(to, n, 0, before));
       }
       copy_latent(exec, rows_in(added, n, count_of(span.update, n) - behind, behind),
-                rows_in(to, n, before, behind));
+                  rows_in(to, n, before, behind));
     }
     leaving.push_back(to);
   }
@@ -88,7 +88,7 @@ State RowAlgebra::apply_adjoint(Exec& exec, const Summary& span, const State& en
     for (int64_t n = 0; n < rows.sequences(); ++n) {
       const int64_t kept = rows.old_rows[static_cast<size_t>(n)];
       copy_latent(exec, rows_in(from, n, 0, kept),
-                rows_in(to, n, count_of(entering, n) - kept, kept));
+                  rows_in(to, n, count_of(entering, n) - kept, kept));
     }
     d_entering.push_back(to);
   }
@@ -107,7 +107,8 @@ State rows_of(Exec& exec, const std::vector<ConstView>& kinds,
     const Tensor to = exec.zeros({sequences, room, kind.width()}, kind.dtype);
     for (int64_t n = 0; n < sequences; ++n) {
       const auto at = static_cast<size_t>(n);
-      copy_latent(exec, kind.row_range(ranges[at].begin, counts[at]), rows_in(to, n, 0, counts[at]));
+      copy_latent(exec, kind.row_range(ranges[at].begin, counts[at]),
+                  rows_in(to, n, 0, counts[at]));
     }
     rows.push_back(to);
   }

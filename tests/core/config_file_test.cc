@@ -80,7 +80,7 @@ TEST(LoadConfig, RefusesFilesThatAreNoConfigs) {
 
 TEST(Explain, GivesTypeDefaultRuleAndMeaning) {
   EXPECT_EQ(explain("optimizer.schedule"),
-            "optimizer.schedule\n  of the learning rate after warmup\n"
+            "optimizer.schedule\n  shape of the learning rate after warmup\n"
             "  type: string, one of \"cosine\", \"wsd\", \"constant\"\n  default: \"cosine\"\n");
   EXPECT_EQ(explain("model.layer.L.mixer"), explain("model.layer.X.mixer"));
   EXPECT_NE(explain("model.layer.L.heads").find("weft info --mixers"), std::string::npos);

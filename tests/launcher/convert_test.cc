@@ -183,7 +183,7 @@ TEST_F(Convert, ShowsBothShapes) {
 TEST_F(Convert, RefusesVariantsItHasNoPartFor) {
   const std::string path = copy();
   edit_config(path, [](nlohmann::json& c) { c["attention_bias"] = true; });
-  expect_parts(refusal(path), {"attention_bias = true", "what works: false"});
+  expect_parts(refusal(path), {"attention_bias = true", "supported: false"});
   edit_config(path, [](nlohmann::json& c) {
     c["attention_bias"] = false;
     c["rope_parameters"]["rope_type"] = "dynamic";
