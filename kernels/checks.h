@@ -30,6 +30,36 @@ void check_matrix(const V& x, int64_t rows, int64_t width, std::string_view name
              x.rows(), x.width(), rows, width);
 }
 
+template <class V>
+void check_f32(const V& x, std::string_view name) {
+  WEFT_CHECK(x.dtype == DType::kF32, "{} is {}, not f32", name, name_of(x.dtype));
+}
+template <class V>
+void check_f32_matrix(const V& x, int64_t rows, int64_t width, std::string_view name) {
+  check_matrix(x, rows, width, name);
+  check_f32(x, name);
+}
+
+// Matrices that are walked together element by element: of one shape, or contiguous and of one
+// size.
+template <class First, class... Others>
+void check_alike(std::string_view name, const First& first, const Others&... others) {
+  (check_real(first, name), ..., check_real(others, name));
+  WEFT_CHECK(((others.shape.elements() == first.shape.elements()) && ...),
+             "{}: the matrices differ in size, the first is {}", name, first.shape);
+  if (first.contiguous() && (others.contiguous() && ...)) return;
+  WEFT_CHECK(((others.rows() == first.rows() && others.width() == first.width()) && ...),
+             "{}: the matrices differ in shape, the first is {}", name, first.shape);
+}
+
+// x holds exactly `count` contiguous elements of type T.
+template <class T, class V>
+void check_vector(const V& x, int64_t count, std::string_view name) {
+  WEFT_CHECK(x.shape.elements() == count && x.contiguous() && x.dtype == dtype_of<T>(),
+             "{} is {} {}, expected {} contiguous {}", name, name_of(x.dtype), x.shape, count,
+             name_of(dtype_of<T>()));
+}
+
 // x holds exactly `count` f32 numbers, contiguously: a vector, or a matrix of any shape.
 template <class V>
 void check_numbers(const V& x, int64_t count, std::string_view name) {

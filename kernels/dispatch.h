@@ -19,6 +19,10 @@ int64_t bytes_of(const Views&... views) {
   return (int64_t{0} + ... + one(ConstView(views)));
 }
 
+// For counting FLOPs: sums and products are one each, and so are quotients, roots and elementary
+// functions.
+inline double elements(ConstView x) { return static_cast<double>(x.shape.elements()); }
+
 // Kernels over indices (choices of experts, orders, counts) decide shapes: they run in a rehearsal
 // too, on memory from Exec::host.
 enum class Over : uint8_t { kNumbers, kIndices };

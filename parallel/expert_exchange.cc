@@ -207,7 +207,7 @@ TensorUnderWay start_return_weights(Exec& exec, Communicator& ranks, const Exper
 
 void combine_returned(Exec& exec, const ExpertExchange& exchange, const Tensor& rows,
                       const Tensor& y) {
-  kernels::combine_rows(exec, exchange.back, rows, y);
+  kernels::combine_rows(exec, exchange.back.row, rows, y);
 }
 
 Tensor combine_weights(Exec& exec, const ExpertExchange& exchange, const Tensor& per_pair) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/routing/router.h"
+#include "kernels/routing/expert_order.h"
 #include "parallel/comm/under_way.h"
 
 namespace weft {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/model/adamw.h"
-#include "kernels/rows/elementwise.h"
+#include "kernels/rows/reductions.h"
 #include "parallel/comm/agree.h"
 
 namespace weft {
@@ -102,19 +102,18 @@ double Optimizer::gradient_norm(Exec& exec) const {
 }
 
 double Optimizer::gradient_norm(Exec& exec, std::vector<int64_t>& words) const {
-  std::vector<double> mine;
-  for (const size_t i : by_name_) {
-    if (i == kElsewhere) {
-      mine.push_back(0.0);
-      continue;
-    }
+  const Tensor squares = exec.zeros({std::ssize(by_name_)}, DType::kF64);
+  for (size_t k = 0; k < by_name_.size(); ++k) {
+    const size_t i = by_name_[k];
+    if (i == kElsewhere) continue;
     const Parameter& p = store_.all()[i];
-    const bool counted = shares_.of(i).answers && !p.spec.buffer && owned_[i].count > 0;
-    mine.push_back(counted ? kernels::sum_of_squares(exec, part(p.grad, i)) : 0.0);
+    if (!shares_.of(i).answers || p.spec.buffer || owned_[i].count == 0) continue;
+    kernels::sum_of_squares(exec, part(p.grad, i), squares.slice(static_cast<int64_t>(k), 1));
   }
+  const std::vector<double> mine = download<double>(exec, squares);
   const auto own = static_cast<std::ptrdiff_t>(words.size());
   std::vector<int64_t> packed = std::move(words);
-  for (const double squares : mine) packed.push_back(std::bit_cast<int64_t>(squares));
+  for (const double sum : mine) packed.push_back(std::bit_cast<int64_t>(sum));
   const std::vector<int64_t> all = gather_numbers(exec, mesh_->world(), packed);
   words.clear();
   for (auto rank = all.begin(); rank < all.end(); rank += std::ssize(packed)) {
@@ -122,11 +121,11 @@ double Optimizer::gradient_norm(Exec& exec, std::vector<int64_t>& words) const {
   }
   double sum = 0;
   for (size_t k = static_cast<size_t>(own); k < packed.size(); ++k) {
-    double squares = 0;  // of one parameter
+    double of_one = 0;  // parameter, of all ranks
     for (size_t at = k; at < all.size(); at += packed.size()) {
-      squares += std::bit_cast<double>(all[at]);
+      of_one += std::bit_cast<double>(all[at]);
     }
-    sum += squares;
+    sum += of_one;
   }
   return std::sqrt(sum);
 }

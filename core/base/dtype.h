@@ -8,12 +8,13 @@
 
 namespace weft {
 
-enum class DType : uint8_t { kF32, kBF16, kI32, kI64 };
+enum class DType : uint8_t { kF32, kBF16, kI32, kI64, kF64 };
 
 constexpr int64_t size_of(DType type) {
   switch (type) {
     case DType::kBF16: return 2;
-    case DType::kI64: return 8;
+    case DType::kI64:
+    case DType::kF64: return 8;
     default: return 4;
   }
 }
@@ -23,7 +24,8 @@ constexpr std::string_view name_of(DType type) {
     case DType::kF32: return "f32";
     case DType::kBF16: return "bf16";
     case DType::kI32: return "i32";
-    default: return "i64";
+    case DType::kI64: return "i64";
+    default: return "f64";
   }
 }
 
@@ -59,6 +61,10 @@ constexpr DType dtype_of<int32_t>() {
 template <>
 constexpr DType dtype_of<int64_t>() {
   return DType::kI64;
+}
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::kF64;
 }
 
 }  // namespace weft

@@ -28,7 +28,8 @@ std::string_view file_name_of(DType dtype) {
     case DType::kF32: return "F32";
     case DType::kBF16: return "BF16";
     case DType::kI32: return "I32";
-    default: return "I64";
+    case DType::kI64: return "I64";
+    default: return "F64";
   }
 }
 

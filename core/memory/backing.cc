@@ -50,6 +50,30 @@ HostBacking& host_backing() {
   return backing;
 }
 
+void* AddressBacking::reserve(int64_t bytes) {
+  void* at = HostBacking::reserve(bytes);
+  const char* first = static_cast<const char*>(at);
+  const std::lock_guard lock(mutex_);
+  ranges_.emplace_back(first, first + bytes);
+  return at;
+}
+
+void AddressBacking::release(void* at, int64_t bytes) {
+  HostBacking::release(at, bytes);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ranges_, [&](const auto& range) { return range.first == at; });
+}
+
+void AddressBacking::copy(Queue* queue, const void* from, void* to, int64_t bytes) {
+  const auto here = [&](const void* address) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
+      return address >= range.first && address < range.second;
+    });
+  };
+  if (!here(from) && !here(to)) HostBacking::copy(queue, from, to, bytes);
+}
+
 void GuardedBacking::commit(void* at, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   ranges_.push_back({at, bytes});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/base/device.h"
@@ -23,7 +24,8 @@ class Backing {
   // Returns whole pages to the system; they read as zeros afterwards. False: not supported.
   virtual bool discard(void* at, int64_t bytes) = 0;
   virtual void zero(Queue* queue, void* at, int64_t bytes) = 0;
-  // Copies between this memory and the host's, or within it.
+  // Copies between this memory and the host's, or within it. A copy to the host's is complete when
+  // the call returns.
   virtual void copy(Queue* queue, const void* from, void* to, int64_t bytes) = 0;
 
   // Host code touches the memory only between open() and close(). Calls nest.
@@ -44,13 +46,19 @@ class HostBacking : public Backing {
 HostBacking& host_backing();
 
 // Addresses without memory, for rehearsals: placement and ledger equal those of a real run, and any
-// access ends the process.
+// access ends the process. Copies from or to them do nothing.
 class AddressBacking final : public HostBacking {
  public:
+  void* reserve(int64_t bytes) override;
   void commit(void*, int64_t) override {}
+  void release(void* at, int64_t bytes) override;
   bool discard(void*, int64_t) override { return true; }
   void zero(Queue*, void*, int64_t) override {}
-  void copy(Queue*, const void*, void*, int64_t) override {}
+  void copy(Queue* queue, const void* from, void* to, int64_t bytes) override;
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<const char*, const char*>> ranges_;  // first byte, one past the last
 };
 
 // Pages that are protected unless open: detects host code that reads or writes tensors outside

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <iterator>
 #include <memory>
 #include <span>
 #include <utility>
@@ -48,5 +49,16 @@ class HostTable {
   };
   std::shared_ptr<State> state_;
 };
+
+// Elements of a contiguous view as numbers of the host: one copy, after the work that was queued
+// before it. In a rehearsal, whose tensors have no memory, zeros.
+template <class T>
+std::vector<T> download(const Exec& exec, ConstView view) {
+  WEFT_CHECK(view.dtype == dtype_of<T>(), "{} downloaded as {}", name_of(view.dtype),
+             name_of(dtype_of<T>()));
+  std::vector<T> out(static_cast<size_t>(view.shape.elements()));
+  exec.copy(view, {out.data(), Shape{std::ssize(out)}, std::ssize(out), view.dtype, {}});
+  return out;
+}
 
 }  // namespace weft

@@ -60,15 +60,17 @@ struct Extent {
   int64_t rows, width;
 };
 template <class First, class... Others>
-Extent common_extent(std::string_view name, const First& first, const Others&... others) {
+Extent common_extent(const First& first, const Others&... others) {
   if (nothing_in(first)) return {0, 0};
-  (check_real(first, name), ..., check_real(others, name));
-  WEFT_CHECK(((others.shape.elements() == first.shape.elements()) && ...),
-             "{}: the matrices differ in size, the first is {}", name, first.shape);
   if (first.contiguous() && (others.contiguous() && ...)) return {1, first.shape.elements()};
-  WEFT_CHECK(((others.rows() == first.rows() && others.width() == first.width()) && ...),
-             "{}: the matrices differ in shape, the first is {}", name, first.shape);
   return {first.rows(), first.width()};
+}
+
+template <class First, class... Others>
+Extent common_extent(const char* name, const First& first, const Others&... others) {
+  if (nothing_in(first)) return {0, 0};
+  check_alike(name, first, others...);
+  return common_extent(first, others...);
 }
 
 // How an extent is cut into boxes of about 16K elements.
@@ -100,7 +102,7 @@ void for_tiles(Exec& exec, Extent extent, Task task) {
   exec.threads.run(tiles.count(), [&](int64_t i) { task(tiles[i]); });
 }
 
-// sum [d] += rows of partial [blocks, d], added in order. (elementwise.cc)
+// sum [d] += rows of partial [blocks, d], added in order. (kernels/rows/cpu/reductions.cc)
 void add_partials(Exec& exec, const Tensor& partial, float* sum);
 
 }  // namespace weft::kernels

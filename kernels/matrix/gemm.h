@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/memory/exec.h"
+#include "kernels/write.h"
 
 // Matrix products. Row-major; a and b are both f32 or both bf16; c is f32 or bf16; sums are carried
 // in f32. Results do not depend on the number of threads, and a row of c does not depend on how
@@ -11,12 +12,11 @@
 namespace weft::kernels {
 
 enum class Transpose : uint8_t { kNo, kYes };
-enum class Write : uint8_t { kReplace, kAccumulate };  // c = ..., c += ... (f32 c only)
 
 struct GemmOptions {
   Transpose a = Transpose::kNo;
   Transpose b = Transpose::kNo;
-  Write write = Write::kReplace;
+  Write write = Write::kReplace;  // kAccumulate: into f32 alone
 };
 
 // c [m, n] = op(a) [m, k] op(b) [k, n]

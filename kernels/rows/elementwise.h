@@ -9,11 +9,6 @@ void copy(Exec& exec, ConstView x, View y);                 // y = x, converting
 void add(Exec& exec, ConstView a, ConstView b, View y);     // y = a + b; y may be a or b
 void scale(Exec& exec, ConstView x, float factor, View y);  // y = factor * x; y may be x
 void fill(Exec& exec, View y, float value);
-void add_bias(Exec& exec, ConstView bias, View y);   // y [n, d] += bias [d] (f32)
-void column_sum(Exec& exec, ConstView x, View sum);  // sum [d] (f32) += over rows of x [n, d]
-
-// Same result for any number of threads: blocks of fixed size, added up in order.
-double sum_of_squares(Exec& exec, ConstView x);  // f32
-bool all_finite(Exec& exec, ConstView x);        // f32
+void add_bias(Exec& exec, ConstView bias, View y);  // y [n, d] += bias [d] (f32)
 
 }  // namespace weft::kernels

@@ -26,6 +26,7 @@ std::vector<double> numbers(const Tensor& t) {
       case DType::kF32: out[i] = host<float>(t)[i]; break;
       case DType::kBF16: out[i] = to_float(host<bf16>(t)[i]); break;
       case DType::kI32: out[i] = host<int32_t>(t)[i]; break;
+      case DType::kF64: out[i] = host<double>(t)[i]; break;
       default: out[i] = static_cast<double>(host<int64_t>(t)[i]);
     }
   }

@@ -218,8 +218,8 @@ MoeOptions moe_options(const GoldenCase& golden, const nlohmann::json& config,
 Tensor used_weights(Exec& exec, const Routing& routing) {
   const int64_t rows = routing.order.token.elements();
   const Tensor sorted = exec.empty({rows}), used = exec.empty(routing.weight.shape());
-  kernels::permute_pairs(exec, routing.order, routing.weight, sorted);
-  kernels::unpermute_pairs(exec, routing.order, sorted, used);
+  kernels::permute_pairs(exec, routing.order.row, routing.weight, sorted);
+  kernels::unpermute_pairs(exec, routing.order.row, sorted, used);
   return used;
 }
 

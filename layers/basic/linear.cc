@@ -3,6 +3,7 @@
 #include <set>
 
 #include "kernels/rows/elementwise.h"
+#include "kernels/rows/reductions.h"
 #include "layers/basic/cast.h"
 
 namespace weft {

@@ -1,6 +1,7 @@
 #include "layers/basic/low_rank.h"
 
 #include "kernels/rows/elementwise.h"
+#include "kernels/rows/reductions.h"
 #include "layers/basic/cast.h"
 
 namespace weft {

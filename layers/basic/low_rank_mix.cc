@@ -2,6 +2,7 @@
 
 #include "kernels/gates/activation.h"
 #include "kernels/rows/elementwise.h"
+#include "kernels/rows/reductions.h"
 #include "kernels/sequence/token_lerp.h"
 #include "layers/basic/rwkv6_start.h"
 

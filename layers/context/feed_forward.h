@@ -11,6 +11,7 @@
 #include "core/memory/exec.h"
 #include "core/memory/saved.h"
 #include "kernels/attention/attention.h"
+#include "kernels/routing/expert_order.h"
 #include "kernels/routing/router.h"
 #include "parallel/expert_exchange.h"
 
@@ -59,13 +60,14 @@ struct Routing {
 // What of a routing is only told, by token.
 struct RoutingNotes {
   Tensor entropy, margin;  // f32 [tokens], as in kernels::Routed
+  Tensor bad_token;        // i64 [1]
 
   static RoutingNotes of(Exec& exec, int64_t tokens) {
-    return {exec.scratch({tokens}), exec.scratch({tokens})};
+    return {exec.scratch({tokens}), exec.scratch({tokens}), exec.scratch({1}, DType::kI64)};
   }
   kernels::Routed with(const Routing& routing) const {
     kernels::Routed out = routing.views();
-    out.entropy = entropy, out.margin = margin;
+    out.entropy = entropy, out.margin = margin, out.bad_token = bad_token;
     return out;
   }
   double smallest_margin() const {

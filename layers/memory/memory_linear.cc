@@ -2,6 +2,7 @@
 
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/gather.h"
+#include "kernels/rows/reductions.h"
 
 namespace weft {
 
@@ -18,7 +19,7 @@ Tensor MemorySpace::spread(Exec& exec, const MemoryRows& rows, const Tensor& com
 Tensor MemorySpace::collect(Exec& exec, const MemoryRows& rows, const Tensor& spread) const {
   if (!single) return spread;
   const Tensor out = exec.empty({count(rows), spread.shape().back()}, spread.dtype());
-  kernels::combine_rows(exec, rows.order, spread, out);
+  kernels::combine_rows(exec, rows.order.row, spread, out);
   return out;
 }
 

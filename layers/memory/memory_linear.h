@@ -60,7 +60,7 @@ class MemoryLinear {
   Weight declare(const Build& build, const std::string& name, int64_t memories) const;
   void refresh(Exec& exec, const Weight& w) const;
   std::span<const int64_t> offsets(const MemoryRows& rows) const {
-    return {rows.order.offsets.data(), static_cast<size_t>(space_.routed) + 1};
+    return rows.order.offsets.host().first(static_cast<size_t>(space_.routed) + 1);
   }
   std::span<const int32_t> gather(const MemoryRows& rows) const {
     if (options_.reads == Reads::kRows) return {};

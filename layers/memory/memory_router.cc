@@ -5,6 +5,7 @@
 
 #include "core/host_access.h"
 #include "kernels/matrix/gemm.h"
+#include "kernels/rows/reductions.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/token_statistics.h"
 
@@ -71,7 +72,7 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
   } else {
     routing.index = exec.empty({tokens, options_.top_k}, DType::kI32);
   }
-  const int64_t bad_token = kernels::route_forward(exec, rule(), in, notes.with(routing));
+  kernels::route_forward(exec, rule(), in, notes.with(routing));
 
   Communicator* ranks = step == nullptr ? nullptr : step->span_ranks;
   routing.tokens = sum_over_tokens(exec, ranks, tokens);
@@ -89,7 +90,7 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
     if (first_) {
       told = report(exec, routing, notes);
       told.counts = mine;
-      told.bad_token = bad_token;
+      told.bad_token = download<int64_t>(exec, notes.bad_token).front();
     }
     step->reports.push_back(std::move(told));
   }

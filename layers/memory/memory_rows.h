@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/host_access.h"
-#include "kernels/routing/router.h"
+#include "kernels/routing/expert_order.h"
 #include "layers/context/sequence.h"
 #include "layers/context/state.h"
 

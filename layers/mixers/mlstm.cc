@@ -7,6 +7,7 @@
 
 #include "kernels/gates/activation.h"
 #include "kernels/rows/norm.h"
+#include "kernels/rows/reductions.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/linear.h"
 #include "layers/context/mixer.h"

@@ -14,7 +14,7 @@
 #include <map>
 #include <optional>
 
-#include "kernels/routing/mix_rows.h"
+#include "kernels/routing/mixture.h"
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/gather.h"
 #include "kernels/rows/norm.h"
@@ -140,7 +140,7 @@ class Mom final : public Mixer {
     });
     states.give_back(exec);
     f.mixed = exec.empty({context.sequence.tokens(), o_.heads * o_.dv}, compute_);
-    kernels::mix_rows_forward(exec, f.rows.order, f.out, f.routing.weight, f.mixed);
+    kernels::mix_rows_forward(exec, f.rows.order.row, f.out, f.routing.weight, f.mixed);
     f.inv_rms = exec.empty({context.sequence.tokens(), o_.heads});
     const Tensor y = exec.empty(f.mixed.shape(), compute_);
     kernels::head_norm_forward(exec, head_norm(), f.mixed, gate(f.projected), norm_.value, y,
@@ -159,7 +159,7 @@ class Mom final : public Mixer {
                                 f.inv_rms, d_mixed, gate(d), norm_.grad);
     project_.begin_backward(exec, d, f.x, saved);
     const Tensor d_out = exec.empty(f.out.shape()), d_weight = exec.empty(f.routing.weight.shape());
-    kernels::mix_rows_backward(exec, f.rows.order,
+    kernels::mix_rows_backward(exec, f.rows.order.row,
                                {f.out, f.routing.weight, d_mixed, d_out, d_weight});
 
     const Tensor d_rows = exec.zeros({space_.count(f.rows), hidden_});
@@ -173,7 +173,7 @@ class Mom final : public Mixer {
     if (space_.single) {
       kernels::add(exec, dx, d_rows, dx);
     } else {
-      kernels::combine_rows(exec, f.rows.order, d_rows, dx, kernels::Combine::kAccumulate);
+      kernels::combine_rows(exec, f.rows.order.row, d_rows, dx, kernels::Write::kAccumulate);
     }
     router_.backward(exec, f.x, f.routing, d_weight, context.step, dx);
     return dx;
@@ -262,7 +262,7 @@ class Mom final : public Mixer {
                      Write::kAccumulate);
     k_proj_.backward(exec, space_.collect(exec, f.rows, d_sent.k), f.x, f.rows, d_rows,
                      Write::kAccumulate);
-    kernels::combine_rows(exec, f.rows.order, d_sent.q, query(d));
+    kernels::combine_rows(exec, f.rows.order.row, d_sent.q, query(d));
   }
 
   MomOptions o_;

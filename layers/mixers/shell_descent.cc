@@ -4,6 +4,7 @@
 
 #include "kernels/gates/activation.h"
 #include "kernels/rows/elementwise.h"
+#include "kernels/rows/reductions.h"
 #include "layers/basic/cast.h"
 
 namespace weft {

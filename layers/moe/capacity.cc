@@ -73,7 +73,8 @@ kernels::ExpertOrder within_capacity(Exec& exec, const Capacity& capacity, const
   const int64_t active = routing.index.shape()[1], words = 1 + 2 * active;
   Communicator* ranks = context.token_ranks;
   if (ranks == nullptr) {
-    return kernels::limited(exec, routing.order, routing.weight, capacity.pairs, capacity.keep);
+    return kernels::limit_to_capacity(exec, routing.order, routing.weight, capacity.pairs,
+                                      capacity.keep);
   }
   const int64_t most = most_tokens(exec, *ranks, routing.index.shape()[0]);
   const Tensor all = exec.empty({ranks->size() * most, words}, DType::kI32);
@@ -81,8 +82,8 @@ kernels::ExpertOrder within_capacity(Exec& exec, const Capacity& capacity, const
   const std::vector<int64_t> rows = in_order(all, words);
   const PairsOfAll choices = choices_of(exec, all, rows, active);
   const kernels::ExpertOrder order =
-      kernels::limited(exec, kernels::order_by_expert(exec, choices.index, experts), choices.weight,
-                       capacity.pairs, capacity.keep);
+      kernels::limit_to_capacity(exec, kernels::order_by_expert(exec, choices.index, experts),
+                                 choices.weight, capacity.pairs, capacity.keep);
 
   // Back to this rank's tokens: those that were dropped are nobody's.
   const Tensor mine = exec.empty(routing.index.shape(), DType::kI32);

@@ -7,7 +7,7 @@
 #include "core/parameter.h"
 #include "kernels/matrix/block_sparse.h"
 #include "kernels/matrix/gemm.h"
-#include "kernels/routing/router.h"
+#include "kernels/routing/expert_order.h"
 #include "layers/context/build.h"
 
 namespace weft {

@@ -52,7 +52,7 @@ Experts::Experts(const ExpertWeights& weights, kernels::FfnActivation activation
 
 Tensor Experts::scale_of(Exec& exec, const ExpertRows& rows, const ExpertPairs& pairs) const {
   const Tensor per_pair = exec.empty({rows.pairs});
-  kernels::permute_pairs(exec, pairs.order, pairs.weight, per_pair);
+  kernels::permute_pairs(exec, pairs.order.row, pairs.weight, per_pair);
   return compute_->spread(exec, rows, per_pair);
 }
 
@@ -69,7 +69,7 @@ Tensor Experts::forward(Exec& exec, const Tensor& x, const ExpertPairs& pairs, S
     compute_->leave(exec, rows, Pass::kForward, h, out);
   }
   const Tensor y = exec.empty({x.shape().rows(), hidden}, result);
-  kernels::combine_rows(exec, pairs.order, out, y);
+  kernels::combine_rows(exec, pairs.order.row, out, y);
   saved.push(Saved{x, pre});
   return y;
 }
@@ -97,7 +97,7 @@ Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const ExpertP
     saved.weight_work(exec, [this, order = pairs.order, d_out, h](Exec& later) {
       compute_->add_down_gradient(later, compute_->rows(order), d_out, h);
     });
-    kernels::unpermute_pairs(exec, pairs.order, compute_->collect(exec, rows, d_scale),
+    kernels::unpermute_pairs(exec, pairs.order.row, compute_->collect(exec, rows, d_scale),
                              gradients.d_weight);
   }
   saved.weight_work(exec, [this, order = pairs.order, pre, x](Exec& later) {
@@ -106,7 +106,7 @@ Experts::Gradients Experts::backward(Exec& exec, const Tensor& dy, const ExpertP
   });
   const Tensor d_rows = exec.empty({rows.pairs, x.shape().back()}, compute_type_);
   compute_->leave(exec, rows, Pass::kBackward, pre, d_rows);
-  kernels::combine_rows(exec, pairs.order, d_rows, gradients.dx);
+  kernels::combine_rows(exec, pairs.order.row, d_rows, gradients.dx);
   return gradients;
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/host_access.h"
 #include "kernels/matrix/gemm.h"
+#include "kernels/rows/reductions.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/token_statistics.h"
 #include "layers/moe/capacity.h"
@@ -95,12 +96,12 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   const RoutingNotes notes = RoutingNotes::of(exec, tokens);
   kernels::gemm(exec, in_type(exec, x, DType::kF32), weight_.value, logits, {.b = Transpose::kYes});
   Routing routing;
-  const int64_t bad_token = decide(exec, logits, context, routing, notes);
+  decide(exec, logits, context, routing, notes);
   routing.order = kernels::order_by_expert(exec, routing.index, experts);
   routing.tokens = sum_over_tokens(exec, context.token_ranks, tokens);
   routing.fraction = fractions(exec, routing, context);
   MoeReport moe = report(exec, routing, notes, runs_of(context, tokens));
-  moe.bad_token = bad_token;
+  moe.bad_token = download<int64_t>(exec, notes.bad_token).front();
   if (options_.capacity > 0) {
     const Capacity capacity{capacity_of(options_, routing.tokens), options_.keep};
     routing.order = within_capacity(exec, capacity, routing, experts, context);
@@ -112,8 +113,8 @@ Routing ExpertRouter::forward(Exec& exec, const Tensor& x, StepContext& context)
   return routing;
 }
 
-int64_t ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext& context,
-                             Routing& routing, const RoutingNotes& notes) const {
+void ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext& context,
+                          Routing& routing, const RoutingNotes& notes) const {
   const int64_t tokens = logits.shape()[0], active = options_.rule.active;
   routing.probabilities = exec.empty(logits.shape());
   routing.weight = exec.empty({tokens, active});
@@ -136,12 +137,11 @@ int64_t ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext
     routing.index = exec.empty({tokens, active}, DType::kI32);
     in.choice = kernels::Choice::kMade;
   }
-  const int64_t bad_token = kernels::route_forward(exec, options_.rule, in, notes.with(routing));
+  kernels::route_forward(exec, options_.rule, in, notes.with(routing));
   if (context.fixed_choice) {
     routing.index = context.fixed_choice->index;
     routing.weight = context.fixed_choice->weight;
   }
-  return bad_token;
 }
 
 TokenRuns ExpertRouter::runs_of(const StepContext& context, int64_t tokens) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/routing/expert_order.h"
 #include "kernels/routing/router.h"
 #include "layers/basic/linear.h"
 #include "layers/context/feed_forward.h"
@@ -66,9 +67,9 @@ class ExpertRouter {
   const RouterOptions& options() const { return options_; }
 
  private:
-  // Probabilities, index and weights; returns the first token that is not finite, or -1.
-  int64_t decide(Exec& exec, const Tensor& logits, const StepContext& context, Routing& routing,
-                 const RoutingNotes& notes) const;
+  // Probabilities, index and weights, and what is noted of them.
+  void decide(Exec& exec, const Tensor& logits, const StepContext& context, Routing& routing,
+              const RoutingNotes& notes) const;
   Tensor fractions(Exec& exec, const Routing& routing, const StepContext& context) const;
   MoeReport report(Exec& exec, const Routing& routing, const RoutingNotes& notes,
                    const TokenRuns& runs) const;

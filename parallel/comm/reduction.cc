@@ -54,7 +54,8 @@ void Reduction::run(DType dtype) const {
     case DType::kF32: return reduce<float>(*this);
     case DType::kBF16: return reduce<bf16>(*this);
     case DType::kI32: return reduce<int32_t>(*this);
-    default: return reduce<int64_t>(*this);
+    case DType::kI64: return reduce<int64_t>(*this);
+    default: return reduce<double>(*this);
   }
 }
 

@@ -197,6 +197,18 @@ TEST(AddressBacking, PlacesAndCountsAsRealMemoryDoes) {
   EXPECT_EQ(ledgers[1].total().live - (int64_t{1} << 40), ledgers[0].total().live);
 }
 
+TEST(AddressBacking, CopiesNothingFromItsOwnAddressesOnly) {
+  Ledger ledgers[2];
+  AddressBacking addresses;
+  Pool numbers(ledgers[0], addresses), indices(ledgers[1]);
+  ThreadPool threads(1);
+  const Exec exec{.threads = threads, .pool = numbers, .host_pool = &indices};
+  const Tensor index = exec.host({2}, DType::kI64, Label::kScratch);
+  host<int64_t>(index)[0] = 3, host<int64_t>(index)[1] = 7;
+  EXPECT_EQ(download<int64_t>(exec, index), (std::vector<int64_t>{3, 7}));
+  EXPECT_EQ(download<float>(exec, exec.empty({2})), (std::vector<float>{0, 0}));
+}
+
 TEST(GuardedBackingDeathTest, EndsHostCodeThatDidNotOpenIt) {
   GuardedBacking guarded;
   Ledger ledger;

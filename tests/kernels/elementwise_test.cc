@@ -1,8 +1,6 @@
 #include "kernels/rows/elementwise.h"
 #include "core/host_access.h"
 
-#include <limits>
-
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -89,62 +87,6 @@ TEST_P(Elementwise, AddBiasAddsToEveryRow) {
   }
 }
 
-TEST_P(Elementwise, ColumnSumAccumulates) {
-  Rig rig(2, GetParam());
-  for (const int64_t rows : {1, 2003}) {
-    for (const DType dtype : kReals) {
-      const Padded x(rig, "x", rows, 29, dtype);
-      const Tensor sum = rig.normal("s", {29});
-      Numbers want = numbers(sum);
-      const Numbers values = x.numbers();
-      for (size_t i = 0; i < values.size(); ++i) want[i % 29] += values[i];
-      kernels::column_sum(rig.exec, x, sum);
-      EXPECT_TRUE(Near(sum, want, tolerance(DType::kF32, rows)));
-    }
-  }
-}
-
-TEST_P(Elementwise, SumOfSquaresLeavesTheRangeOfF32) {
-  Rig rig(2, GetParam());
-  const Padded x(rig, "x", 77, 1009, DType::kF32);
-  double want = 0;
-  for (const double v : x.numbers()) want += v * v;
-  EXPECT_NEAR(kernels::sum_of_squares(rig.exec, x), want, 1e-12 * want);
-  const Tensor huge = rig.exec.empty({3});
-  kernels::fill(rig.exec, huge, 1e30f);
-  EXPECT_NEAR(kernels::sum_of_squares(rig.exec, huge), 3e60, 1e54);
-  kernels::fill(rig.exec, huge, 1e-30f);
-  EXPECT_NEAR(kernels::sum_of_squares(rig.exec, huge), 3e-60, 1e-66);
-}
-
-TEST_P(Elementwise, AllFiniteFindsTheOneThatIsNot) {
-  Rig rig(2, GetParam());
-  const Padded x(rig, "x", 70, 601, DType::kF32);
-  EXPECT_TRUE(kernels::all_finite(rig.exec, x));
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  for (const float bad : {kInf, -kInf, std::nanf("")}) {
-    for (const int64_t at : {int64_t{0}, 600 + 69 * x.view().row_stride}) {
-      float& place = host<float>(x.view())[at];
-      const float kept = std::exchange(place, bad);
-      EXPECT_FALSE(kernels::all_finite(rig.exec, x));
-      place = kept;
-    }
-  }
-  EXPECT_TRUE(kernels::all_finite(rig.exec, x));
-}
-
-TEST_P(Elementwise, SumsAreTheSameBitsForAnyThreads) {
-  const auto run = [&](int threads) {
-    Rig rig(threads, GetParam());
-    const Tensor x = rig.normal("x", {1301, 97}), sum = rig.exec.zeros({97});
-    kernels::column_sum(rig.exec, x, sum);
-    return std::pair(kernels::sum_of_squares(rig.exec, x), numbers(sum));
-  };
-  const auto one = run(1);
-  EXPECT_EQ(one, run(2));
-  EXPECT_EQ(one, run(3));
-}
-
 TEST_P(Elementwise, DoNothingWithoutElements) {
   Rig rig(2, GetParam());
   const Tensor none = rig.exec.empty({0, 5}), five = rig.normal("x", {5});
@@ -154,10 +96,7 @@ TEST_P(Elementwise, DoNothingWithoutElements) {
   kernels::scale(rig.exec, none, 2.0f, none);
   kernels::fill(rig.exec, {}, 1.0f);
   kernels::add_bias(rig.exec, five, none);
-  kernels::column_sum(rig.exec, none, five);
   EXPECT_EQ(numbers(five), before);
-  EXPECT_EQ(kernels::sum_of_squares(rig.exec, none), 0.0);
-  EXPECT_TRUE(kernels::all_finite(rig.exec, {}));
 }
 
 TEST_P(Elementwise, RefuseMatricesOfOtherSizes) {

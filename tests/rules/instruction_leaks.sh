@@ -11,6 +11,7 @@ if ! command -v nm >/dev/null || ! compgen -G "$objects/weft_cpu_*/*/cpu/isa/*.o
 fi
 for isa in avx2 avx512 avx512_bf16 amx; do
   for object in "$objects/weft_cpu_$isa.dir"/*/cpu/isa/*.o; do
+    [ -e "$object" ] || continue  # not among WEFT_LEVELS
     nm -C --defined-only "$object" | awk -v file="${object##*/}" -v isa="$isa" '
       $2 == "W" && index($0, "::" isa "::") == 0 && $0 !~ / DW\.ref\./ {
         sub(/^[0-9a-f]* . /, ""); print file " (" isa "): " $0

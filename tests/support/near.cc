@@ -18,6 +18,7 @@ std::vector<double> numbers(ConstView view) {
         case DType::kF32: out.push_back(host<float>(view)[at]); break;
         case DType::kBF16: out.push_back(to_float(host<bf16>(view)[at])); break;
         case DType::kI32: out.push_back(host<int32_t>(view)[at]); break;
+        case DType::kF64: out.push_back(host<double>(view)[at]); break;
         default: out.push_back(static_cast<double>(host<int64_t>(view)[at]));
       }
     }

@@ -5,6 +5,9 @@
 
 // Loops over rows of any width and the way from a run-time dtype to a compile-time one. Include
 // only from cpu/isa/*.cc.
+// A function of a row program, local to the file that includes it.
+#define WEFT_BODY [[maybe_unused]] static
+
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
 // How many elements a step covers: a whole vector, or the `count` left at the end of a row. Bodies
@@ -71,6 +74,12 @@ WEFT_INLINE float sum_over(int64_t width, Body body) {
   for (; i + kLanes <= width; i += kLanes) a += body(i, Full{});
   if (i < width) b += body(i, Part{width - i});
   return sum((a + b) + (c + d));
+}
+
+// Stores numbers that a row has one of. (Where lanes are threads, one of them does.)
+template <class F>
+WEFT_INLINE void once(F f) {
+  f();
 }
 
 template <class T>

@@ -40,7 +40,6 @@ WEFT_INLINE VF splat(float x) {
   return _mm_set1_ps(x);
 #endif
 }
-WEFT_INLINE VI splat_int(int32_t x) { return VI{} + x; }
 
 // Memory of any alignment. Typed accesses, not memcpy: a store of bytes could change anything, so
 // that every pointer in an argument struct would be read again after it.

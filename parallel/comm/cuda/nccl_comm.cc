@@ -27,7 +27,8 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::kF32: return ncclFloat32;
     case DType::kBF16: return ncclBfloat16;
     case DType::kI32: return ncclInt32;
-    default: return ncclInt64;
+    case DType::kI64: return ncclInt64;
+    default: return ncclFloat64;
   }
 }
 

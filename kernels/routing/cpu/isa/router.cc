@@ -276,34 +276,14 @@ void backward(const RouteBackward& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) Row(a, r);
 }
 
-template <class X, class Y>
-void combine_rows(const CombineArgs& a, int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    const int32_t* from = a.row + r * a.active;
-    Y* y = row<Y>(a.y, r);
-    each_vector(a.width, [&](int64_t i, auto n) {
-      VF sum = a.accumulate ? load(y + i, n) : VF{};
-      for (int64_t j = 0; j < a.active; ++j) {
-        if (from[j] >= 0) sum += load(row<X>(a.rows, from[j]) + i, n);
-      }
-      store(y + i, sum, n);
-    });
-  }
-}
-void combine(const CombineArgs& a, int64_t begin, int64_t end) {
-  with_types(a.rows.dtype, a.y.dtype,
-             [&](auto x, auto y) { combine_rows<decltype(x), decltype(y)>(a, begin, end); });
-}
-
 }  // namespace
 }  // namespace WEFT_ISA_NAMESPACE
 
 const RouterTable& table(ThisIsa, const RouterTable*) {
   namespace here = WEFT_ISA_NAMESPACE;
-  static constexpr RouterTable table{here::forward<here::softmax_row>,
-                                     here::forward<here::sigmoid_row>,
-                                     here::backward<here::softmax_row_backward>,
-                                     here::backward<here::sigmoid_row_backward>, here::combine};
+  static constexpr RouterTable table{
+      here::forward<here::softmax_row>, here::forward<here::sigmoid_row>,
+      here::backward<here::softmax_row_backward>, here::backward<here::sigmoid_row_backward>};
   return table;
 }
 

@@ -2,14 +2,13 @@
 
 #include "kernels/cpu/by_isa.h"
 #include "kernels/cpu/isa/rows.h"
+#include "kernels/routing/router.h"
 
 namespace weft::kernels {
 
 // Weights of the chosen: their share of all, or their share of the chosen (renormalized softmax and
 // softmax over the top k are the same numbers).
 enum class ShareOf : uint8_t { kAll, kChosen };
-
-constexpr int64_t kMostGroups = 64;
 
 struct RouteRule {
   int64_t experts, active, groups, kept_groups;
@@ -45,21 +44,12 @@ struct RouteBackward {
   float aux_scale, z_scale;
 };
 
-struct CombineArgs {
-  const int32_t* row;  // [tokens, active]; -1: nothing to add
-  ConstRows rows;
-  Rows y;
-  int64_t active, width;
-  bool accumulate;
-};
-
 struct RouterTable {
   // Returns the first row with a logit that is not finite, or -1.
   int64_t (*softmax_forward)(const RouteForward&, int64_t begin, int64_t end);
   int64_t (*sigmoid_forward)(const RouteForward&, int64_t begin, int64_t end);
   void (*softmax_backward)(const RouteBackward&, int64_t begin, int64_t end);
   void (*sigmoid_backward)(const RouteBackward&, int64_t begin, int64_t end);
-  void (*combine)(const CombineArgs&, int64_t begin, int64_t end);
 };
 const RouterTable& table(IsaTag<Isa::kPlain>, const RouterTable*);
 const RouterTable& table(IsaTag<Isa::kAvx2>, const RouterTable*);

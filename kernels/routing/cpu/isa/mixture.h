@@ -1,19 +1,9 @@
 #pragma once
 
 #include "kernels/cpu/by_isa.h"
-#include "kernels/cpu/isa/rows.h"
+#include "kernels/routing/mixture_rows.h"
 
 namespace weft::kernels {
-
-struct MixRowsArgs {
-  const int32_t* row;   // [tokens, active]: pair -> row
-  const float* weight;  // [tokens, active]
-  ConstRows rows;
-  int64_t active, width;
-  ConstRows dy = {};  // backward
-  Rows y = {};        // d_rows in backward
-  float* d_weight = nullptr;
-};
 
 // Tokens [begin, end).
 struct MixRowsTable {

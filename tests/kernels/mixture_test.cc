@@ -1,8 +1,9 @@
-#include "kernels/routing/mix_rows.h"
-#include "core/host_access.h"
+#include "kernels/routing/mixture.h"
 
 #include <gtest/gtest.h>
 
+#include "core/host_access.h"
+#include "kernels/routing/expert_order.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -31,8 +32,8 @@ TEST(MixRows, WeighsTheRowsOfATokenAndGivesTheirGradients) {
         const Padded dy(rig, "dy", tokens, kWidth, DType::kF32),
             d_rows(rig, "d", 2 * tokens, kWidth, type);
         const Tensor weight = rig.normal("w", {tokens, 2}), d_weight = rig.exec.empty({tokens, 2});
-        kernels::mix_rows_forward(rig.exec, order, rows, weight, y);
-        kernels::mix_rows_backward(rig.exec, order, {rows, weight, dy, d_rows, d_weight});
+        kernels::mix_rows_forward(rig.exec, order.row, rows, weight, y);
+        kernels::mix_rows_backward(rig.exec, order.row, {rows, weight, dy, d_rows, d_weight});
         const Numbers x = rows.numbers(), w = numbers(weight), d = dy.numbers();
         Numbers want(d.size()), want_rows(x.size()), want_weight(w.size());
         for (size_t pair = 0; pair < w.size(); ++pair) {

@@ -1,13 +1,24 @@
-#include "kernels/routing/cpu/isa/mix_rows.h"
+#pragma once
 
-#include "kernels/cpu/isa/loops.h"
+#include "kernels/rows/row_words.h"
 
 namespace weft::kernels {
+
+struct MixRowsArgs {
+  const int32_t* row;   // [tokens, active]: pair -> row
+  const float* weight;  // [tokens, active]
+  ConstRows rows;
+  int64_t active, width;
+  ConstRows dy = {};  // backward
+  Rows y = {};        // d_rows in backward
+  float* d_weight = nullptr;
+};
+
+#ifdef WEFT_ROW_BODIES
 namespace WEFT_ISA_NAMESPACE {
-namespace {
 
 template <class X, class Y>
-void forward_rows(const MixRowsArgs& a, int64_t begin, int64_t end) {
+WEFT_BODY void forward_rows(const MixRowsArgs& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     const int32_t* from = a.row + r * a.active;
     const float* weight = a.weight + r * a.active;
@@ -23,7 +34,7 @@ void forward_rows(const MixRowsArgs& a, int64_t begin, int64_t end) {
 }
 
 template <class X, class D, class Y>
-void backward_rows(const MixRowsArgs& a, int64_t begin, int64_t end) {
+WEFT_BODY void backward_rows(const MixRowsArgs& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     const D* dy = row<D>(a.dy, r);
     for (int64_t j = 0; j < a.active; ++j) {
@@ -38,23 +49,7 @@ void backward_rows(const MixRowsArgs& a, int64_t begin, int64_t end) {
   }
 }
 
-void forward(const MixRowsArgs& a, int64_t begin, int64_t end) {
-  with_types(a.rows.dtype, a.y.dtype,
-             [&](auto x, auto y) { forward_rows<decltype(x), decltype(y)>(a, begin, end); });
-}
-void backward(const MixRowsArgs& a, int64_t begin, int64_t end) {
-  with_types(a.rows.dtype, a.dy.dtype, a.y.dtype, [&](auto x, auto d, auto y) {
-    backward_rows<decltype(x), decltype(d), decltype(y)>(a, begin, end);
-  });
-}
-
-}  // namespace
 }  // namespace WEFT_ISA_NAMESPACE
-
-const MixRowsTable& table(ThisIsa, const MixRowsTable*) {
-  namespace here = WEFT_ISA_NAMESPACE;
-  static constexpr MixRowsTable table{here::forward, here::backward};
-  return table;
-}
+#endif
 
 }  // namespace weft::kernels
