@@ -25,7 +25,7 @@ namespace {
 
 struct BenchStepOptions {
   std::shared_ptr<ConfigArguments> config;
-  std::string json, from;
+  std::string json, from, overlap;
   std::vector<std::string> versus;  // overrides of the baseline
   int steps = 15, warmup = 2, threads = 0;
 };
@@ -186,7 +186,9 @@ class Stepper {
  public:
   Stepper(const BenchStepOptions& o, const Config& config, Runtime& runtime,
           const RankContext& ranks, const TokenSource& source)
-      : rows_(config.train.global_batch), source_(source), trainer_(config, runtime, ranks.mesh) {
+      : rows_(config.train.global_batch),
+        source_(source),
+        trainer_(config, runtime, ranks.mesh, {.overlap = o.overlap}) {
     if (o.from.empty())
       trainer_.initialize();
     else
@@ -425,6 +427,9 @@ void add_bench_step(CLI::App& bench) {
                    "key=value: measures the same steps with it too, in turns A-B-B-A "
                    "(--steps pairs); JSON: versus {ratio (their time over ours), same_losses}")
       ->allow_extra_args(false);
+  command->add_option("--overlap", o->overlap,
+                      "sums, weights, rows: with parallel.overlap only these overlap, to measure "
+                      "each by itself");
   command->add_option("--json", o->json, "Writes the result to this file");
   command->final_callback([o] {
     if (o->config->explained()) return;

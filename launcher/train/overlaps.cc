@@ -1,15 +1,13 @@
 #include "launcher/train/overlaps.h"
 
-#include <cstdlib>
 #include <sstream>
 
 #include "core/base/error.h"
 
 namespace weft {
 
-Overlaps overlaps_of(const ParallelConfig& config) {
-  const char* only = std::getenv("WEFT_OVERLAP");
-  if (!config.overlap || only == nullptr) return {config.overlap, config.overlap, config.overlap};
+Overlaps overlaps_of(const ParallelConfig& config, const std::string& only) {
+  if (!config.overlap || only.empty()) return {config.overlap, config.overlap, config.overlap};
   Overlaps on;
   std::istringstream names(only);
   for (std::string name; std::getline(names, name, ',');) {
@@ -20,7 +18,7 @@ Overlaps overlaps_of(const ParallelConfig& config) {
     else if (name == "rows")
       on.rows = true;
     else
-      throw ConfigError("WEFT_OVERLAP={}: '{}' is none of sums, weights, rows", only, name);
+      throw ConfigError("--overlap {}: '{}' is none of sums, weights, rows", only, name);
   }
   return on;
 }

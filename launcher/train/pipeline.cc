@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "launcher/train/drill.h"
 #include "launcher/train/micro_batch.h"
 #include "launcher/train/step_reports.h"
 
@@ -83,10 +82,12 @@ void ModelOutline::mark_holders(ParameterStore& store) const {
   }
 }
 
-Pipeline::Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store)
+Pipeline::Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store,
+                   const TrainerOptions& options)
     : config_(config),
       mesh_(mesh),
-      overlaps_(overlaps_of(config.parallel)),
+      options_(options),
+      overlaps_(overlaps_of(config.parallel, options.overlap)),
       stages_(make_stages(config, mesh.layout().degrees, mesh.here()[Axis::kPipe].index, store,
                           &mesh.over({Axis::kTensor}))) {}
 
@@ -96,6 +97,7 @@ class PipelineRun {
   PipelineRun(const Pipeline& pipe, Exec& exec, const StepBatch& batch, RoutingTrace* trace,
               Optimizer* optimizer)
       : config_(pipe.config_),
+        fault_(pipe.options_.fault),
         overlaps_(pipe.overlaps_),
         stages_(pipe.stages_),
         exec_(exec),
@@ -235,10 +237,10 @@ class PipelineRun {
     f.d_entering = stage.end_backward(exec_, dx, f.passage);
   }
 
-  // Where this rank is, for whoever asks, and for drills.
+  // Records where this rank is, for messages about ranks that fail or wait.
   void enter(const char* phase, int64_t layer) {
     activity_.at(phase, layer);
-    if (trace_ != nullptr) fire_drill(mesh_.rank(), batch_.step + 1, phase, layer);
+    if (trace_ != nullptr) fault_.in_layer(mesh_.rank(), batch_.step + 1, phase, layer);
   }
 
   void await_weights(int64_t layer) {
@@ -333,6 +335,7 @@ class PipelineRun {
   }
 
   const Config& config_;
+  const Fault& fault_;
   const Overlaps& overlaps_;
   const std::vector<ModelStage>& stages_;
   Exec& exec_;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "core/data/sampler.h"
+#include "launcher/train/fault.h"
 #include "launcher/train/overlaps.h"
 #include "launcher/train/routing_trace.h"
 #include "layers/model_stage.h"
@@ -34,13 +36,20 @@ struct StepSums {
   PipeTimes times = {};
 };
 
+// Settings of tests and measurements, which are no part of a run's config.
+struct TrainerOptions {
+  Fault fault = {};
+  std::string overlap = {};  // overlaps_of
+};
+
 // This rank's stages of the model, and the loop over a schedule that runs micro-batches through
 // them. One stage that is the whole model where there is one pipe rank; one per virtual stage
 // otherwise.
 class Pipeline {
  public:
   // Declares the weights of this rank's stages in `store`.
-  Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store);
+  Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store,
+           const TrainerOptions& options = {});
 
   // Forward and backward of all micro-batches, as parallel.schedule says. Gradients are added up in
   // the order of micro-batches in every schedule. Weights on their way from other ranks are waited
@@ -54,11 +63,13 @@ class Pipeline {
 
   std::vector<ModelStage>& stages() { return stages_; }
   const std::vector<ModelStage>& stages() const { return stages_; }
+  const Overlaps& overlaps() const { return overlaps_; }
 
  private:
   friend class PipelineRun;
   const Config& config_;
   const Mesh& mesh_;
+  TrainerOptions options_;
   Overlaps overlaps_;
   std::vector<ModelStage> stages_;  // by chunk
 };

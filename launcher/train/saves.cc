@@ -20,7 +20,8 @@ Saves::Saves(const Config& config, Exec& exec, Communicator& world, Voice voice,
               .where = config.run.background_save ? CheckpointSaver::Where::kBackground
                                                   : CheckpointSaver::Where::kForeground,
               .others = std::move(others),
-              .alive = voice_.alive}) {}
+              .alive = voice_.alive,
+              .at = voice_.at}) {}
 
 void Saves::check_room(const std::vector<SavedTensor>& tensors) {
   int64_t bytes = 0;

@@ -17,6 +17,7 @@ class Saves {
     std::function<void(const std::string&)> warn;    // what the user must know
     std::function<void(const std::string&)> record;  // what may be looked up later
     std::function<void()> alive = {};                // a save that is waited for gets on
+    SaveHook at = {};                                // where faults are injected
   };
   // `others`: files that go into every checkpoint; rank 0's count.
   Saves(const Config& config, Exec& exec, Communicator& world, Voice voice, OtherFiles others = {});

@@ -16,8 +16,8 @@
 #include "launcher/app/ranks.h"
 #include "launcher/checkpoint/checkpoint_lookup.h"
 #include "launcher/data/tokenizer_files.h"
-#include "launcher/train/drill.h"
 #include "launcher/train/expert_metrics.h"
+#include "launcher/train/fault.h"
 #include "launcher/train/memory_check.h"
 #include "launcher/train/resume_check.h"
 #include "launcher/train/run_data.h"
@@ -50,20 +50,26 @@ std::map<std::string, int64_t> layout_record(const Layout& layout) {
 // speaks.
 class TrainRun {
  public:
-  TrainRun(const Config& config, const RankContext& ranks, const StopRequest& stop)
+  TrainRun(const Config& config, const RankContext& ranks, const StopRequest& stop,
+           const Fault& fault)
       : config_(config),
+        fault_(fault),
         stop_(stop),
         first_(ranks.mesh->rank() == 0),
         ranks_(ranks),
         runtime_(ranks.threads),
         data_(open_data(config, runtime_.exec(), world())),
-        trainer_(config, runtime_, ranks.mesh),
+        trainer_(config, runtime_, ranks.mesh, {.fault = fault}),
         trace_(config, runtime_.exec(), ranks.mesh),
         log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
         saves_(config, runtime_.exec(), world(),
                {.warn = [this](const std::string& text) { tell(text); },
                 .record = [this](const std::string& text) { log_.info("{}", text); },
-                .alive = [this] { ranks_.mesh->activity().at("saving"); }},
+                .alive = [this] { ranks_.mesh->activity().at("saving"); },
+                .at =
+                    [this](int64_t step, SaveMoment moment, const SaveProgress& progress) {
+                      fault_.in_save(ranks_.mesh->rank(), step, moment, progress);
+                    }},
                tokenizer_file(data_.tokenizer)) {
     check_memory(
         memory_need(config, runtime_.ledger(), trainer_.tensors_to_save(), ranks.mesh->here()),
@@ -97,7 +103,7 @@ class TrainRun {
     while (step_ < config_.train.steps) {
       ranks_.mesh->activity().at(step_ + 1, "");
       trace_.before(step_ + 1);
-      fire_drill(layout.rank, step_ + 1, [this] { return stop_.requested(); });
+      fault_.before_step(layout.rank, step_ + 1, [this] { return stop_.requested(); });
       one_step();
       const bool last = step_ == config_.train.steps;
       const bool asked = saves_.after_step(words_);
@@ -350,6 +356,7 @@ class TrainRun {
   }
 
   Config config_;
+  Fault fault_;
   const StopRequest& stop_;
   bool first_;  // of all ranks
   RankContext ranks_;
@@ -373,13 +380,15 @@ class TrainRun {
   int64_t bad_steps_ = 0;       // in a row, up to the last one
 };
 
-int train(const Config& config) {
+int train(const Config& config, const Fault& fault) {
   const StopRequest stop;  // heard from the start, answered at the border of a step
   std::unique_ptr<RunLock> lock;
   const auto take_lock = [&](const Mesh& mesh) {
     if (mesh.rank() == 0) lock = std::make_unique<RunLock>(config.run.dir);
   };
-  const auto body = [&](const RankContext& ranks) { return TrainRun(config, ranks, stop).run(); };
+  const auto body = [&](const RankContext& ranks) {
+    return TrainRun(config, ranks, stop, fault).run();
+  };
   return on_ranks(config, body, take_lock);
 }
 
@@ -388,13 +397,17 @@ int train(const Config& config) {
 void add_train(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "Train a model");
   auto args = add_config_arguments(*command);
+  auto fault = std::make_shared<std::string>();
+  command->add_option("--fault", *fault,
+                      "Inject a fault, to test recovery: RANK:STEP[:KIND] (launcher/README.md)");
   command->footer(
       "Example: weft train configs/tiny.toml train.steps=50 optimizer.lr=3e-4\n"
       "Every key of the config can be overridden as "
       "table.key=value; --explain KEY tells what a key means.");
-  command->final_callback([args] {
+  command->final_callback([args, fault] {
     if (args->explained()) return;
-    if (const int code = train(args->load()); code != 0) throw CLI::RuntimeError(code);
+    if (const int code = train(args->load(), Fault(*fault)); code != 0)
+      throw CLI::RuntimeError(code);
   });
 }
 

@@ -23,13 +23,14 @@ DType compute_type(const TrainConfig& config) {
   return config.precision == "bf16" ? DType::kBF16 : DType::kF32;
 }
 
-Trainer::Trainer(const Config& config, Runtime& runtime, std::shared_ptr<const Mesh> mesh)
+Trainer::Trainer(const Config& config, Runtime& runtime, std::shared_ptr<const Mesh> mesh,
+                 const TrainerOptions& options)
     : config_(config),
       runtime_(runtime),
       mesh_(std::move(mesh)),
       outline_(config, mesh_->layout()),
       store_(mesh_->here()),
-      pipeline_(config_, *mesh_, store_) {
+      pipeline_(config_, *mesh_, store_, options) {
   outline_.mark_holders(store_);
   store_.allocate(runtime.pool(), compute_type(config.train), ParameterStore::Gradients::kAllocate);
   const OptimizerConfig& o = config.optimizer;
@@ -97,10 +98,9 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   metrics.grad_norm = optimizer_->gradient_norm(exec, metrics.words);
   metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
   if (!metrics.skipped) {
-    optimizer_->step(exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip),
-                     ++updates_,
-                     overlaps_of(config_.parallel).weights ? Optimizer::Others::kWhenAsked
-                                                           : Optimizer::Others::kAtOnce);
+    optimizer_->step(
+        exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip), ++updates_,
+        pipeline_.overlaps().weights ? Optimizer::Others::kWhenAsked : Optimizer::Others::kAtOnce);
     for (ModelStage& stage : pipeline_.stages()) stage.finish_step(metrics.moe);
   }
   return metrics;

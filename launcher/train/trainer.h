@@ -44,7 +44,8 @@ using BatchSource = std::function<Batch(Pool& pool, int64_t first, int64_t rows)
 class Trainer {
  public:
   Trainer(const Config& config, Runtime& runtime,
-          std::shared_ptr<const Mesh> mesh = std::make_shared<Mesh>());
+          std::shared_ptr<const Mesh> mesh = std::make_shared<Mesh>(),
+          const TrainerOptions& options = {});
 
   // Starting values: drawn from the config's seed, or set through parameters() and then publish().
   void initialize();

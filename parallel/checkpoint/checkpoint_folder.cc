@@ -14,7 +14,6 @@
 #include "core/files/hdf5.h"
 #include "core/files/new_file.h"
 #include "parallel/checkpoint/checked_file.h"
-#include "parallel/checkpoint/save_drill.h"
 
 namespace weft {
 namespace {
@@ -108,7 +107,7 @@ void write_manifest(const std::string& folder, const Manifest& manifest) {
 // One rename. Where there is one of this step already, the two change places, so that at every
 // moment one of them carries the name. Returns where the other one is now; empty when there is
 // none.
-std::string rename_into_place(const std::string& folder, int64_t step) {
+std::string rename_into_place(const std::string& folder, int64_t step, const SaveHook& at) {
   const std::string beside = writing_path(folder, step), target = checkpoint_path(folder, step);
   if (renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     return beside;
@@ -118,14 +117,14 @@ std::string rename_into_place(const std::string& folder, int64_t step) {
     replaced = folder + "/" + std::string(kReplaced) + step_name(step);
     fs::remove_all(replaced);
     fs::rename(target, replaced);
-    save_drill(0, step, SaveMoment::kReplacing);
+    reach(at, step, SaveMoment::kReplacing);
   }
   fs::rename(beside, target);
   return replaced;
 }
 
 // First they lose their names, then their files.
-void prune(const std::string& folder, int64_t newest, int64_t keep) {
+void prune(const std::string& folder, int64_t newest, int64_t keep, const SaveHook& at) {
   Steps steps = published_steps(folder);
   steps.erase(steps.upper_bound(newest), steps.end());
   std::vector<std::string> hidden;
@@ -137,7 +136,7 @@ void prune(const std::string& folder, int64_t newest, int64_t keep) {
   if (!hidden.empty()) sync_path(folder);
   for (const std::string& path : hidden) {
     fs::remove_all(path);
-    save_drill(0, newest, SaveMoment::kPruning);
+    reach(at, newest, SaveMoment::kPruning);
   }
 }
 
@@ -183,7 +182,8 @@ int64_t room_for(const std::string& folder) {
   return static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
 }
 
-std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes) {
+std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes,
+                          const SaveHook& at) {
   make_folder(folder);
   remove_unfinished(folder);
   if (const int64_t room = room_for(folder); room < bytes + kCheckpointExtra) {
@@ -194,7 +194,7 @@ std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes
   std::error_code failure;
   fs::create_directory(beside, failure);
   if (failure) throw Error("{}: cannot be written: {}", folder, failure.message());
-  save_drill(0, step, SaveMoment::kBegun);
+  reach(at, step, SaveMoment::kBegun);
   return beside;
 }
 
@@ -203,18 +203,19 @@ void abandon_writing(const std::string& folder, int64_t step) {
   fs::remove_all(writing_path(folder, step), ignored);
 }
 
-std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep) {
+std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep,
+                               const SaveHook& at) {
   const std::string beside = writing_path(folder, manifest.step);
   write_index(beside, manifest);
-  save_drill(0, manifest.step, SaveMoment::kIndexed);
+  reach(at, manifest.step, SaveMoment::kIndexed);
   write_manifest(beside, manifest);
-  save_drill(0, manifest.step, SaveMoment::kDescribed);
-  const std::string replaced = rename_into_place(folder, manifest.step);
-  save_drill(0, manifest.step, SaveMoment::kRenamed);
+  reach(at, manifest.step, SaveMoment::kDescribed);
+  const std::string replaced = rename_into_place(folder, manifest.step, at);
+  reach(at, manifest.step, SaveMoment::kRenamed);
   sync_path(folder);
-  save_drill(0, manifest.step, SaveMoment::kPublished);
+  reach(at, manifest.step, SaveMoment::kPublished);
   if (!replaced.empty()) fs::remove_all(replaced);
-  prune(folder, manifest.step, keep);
+  prune(folder, manifest.step, keep, at);
   return checkpoint_path(folder, manifest.step);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/files/manifest.h"
+#include "parallel/checkpoint/save_moment.h"
 
 // The folder of a run's checkpoints, as it is at every moment of a save:
 //
@@ -39,12 +40,14 @@ int64_t room_for(const std::string& folder);
 
 // Makes the folder that all ranks write into. What earlier saves left unfinished is removed. Error,
 // with the sizes, when the disk has no room for `bytes`.
-std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes);
+std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes,
+                          const SaveHook& at = {});
 void abandon_writing(const std::string& folder, int64_t step);
 
 // Index, manifest and the rename; afterwards all but the newest `keep` up to this step go (0:
 // none).
-std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep);
+std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep,
+                               const SaveHook& at = {});
 
 // Checkpoints after `step`, which could not be used, become damaged-step-N.
 void set_aside_after(const std::string& folder, int64_t step);

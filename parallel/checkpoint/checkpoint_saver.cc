@@ -48,7 +48,7 @@ std::optional<SaveResult> CheckpointSaver::begin(Manifest state,
   std::string failure;
   if (world_.rank() == 0) {
     try {
-      begin_writing(options_.folder, state.step, bytes);
+      begin_writing(options_.folder, state.step, bytes, options_.at);
     } catch (const std::exception& e) {
       failure = e.what();
     }
@@ -65,7 +65,7 @@ std::optional<SaveResult> CheckpointSaver::begin(Manifest state,
   }
   start([this] {
     write_described_part(writing_path(options_.folder, state_.step), world_.rank(), state_.step,
-                         tensors_, {.progress = [this] { ++progress_; }});
+                         tensors_, {.progress = [this] { ++progress_; }, .at = options_.at});
   });
   return std::nullopt;
 }
@@ -141,7 +141,7 @@ std::optional<SaveResult> CheckpointSaver::advance(std::span<const int64_t> word
       const std::string beside = writing_path(options_.folder, state_.step);
       collect_parts(beside, ranks, state_);
       write_others(beside, options_.others, state_);
-      publish_checkpoint(options_.folder, state_, options_.keep);
+      publish_checkpoint(options_.folder, state_, options_.keep, options_.at);
     });
   }
   return std::nullopt;

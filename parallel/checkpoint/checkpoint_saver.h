@@ -8,6 +8,7 @@
 #include <string>
 
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/save_moment.h"
 
 namespace weft {
 
@@ -37,6 +38,7 @@ class CheckpointSaver {
     OtherFiles others = {};  // rank 0's go into every checkpoint
     // Called now and then by the thread that waits for a save, while that gets on.
     std::function<void()> alive = {};
+    SaveHook at = {};  // called by the thread that writes or publishes
   };
   CheckpointSaver(Exec& exec, Communicator& world, Options options);
   ~CheckpointSaver();  // waits for this rank's thread

@@ -12,7 +12,6 @@
 #include "parallel/checkpoint/checkpoint_folder.h"
 #include "parallel/checkpoint/checkpoint_parts.h"
 #include "parallel/checkpoint/part_file.h"
-#include "parallel/checkpoint/save_drill.h"
 
 namespace weft {
 namespace {
@@ -76,7 +75,7 @@ Manifest write_part(const std::string& folder, int rank, int64_t step,
   for (size_t i = 0; i < positions.size(); ++i) part.pieces[i].position = positions[i];
   PartFile file(path, part.pieces, hooks.progress);
   fill_pieces(file, tensors, hooks.bring, part.pieces);
-  save_drill(rank, step, SaveMoment::kWritten, hooks.progress);
+  reach(hooks.at, step, SaveMoment::kWritten, hooks.progress);
   part.files.push_back(file.finish());
   return part;
 }
@@ -85,7 +84,7 @@ void write_described_part(const std::string& folder, int rank, int64_t step,
                           const std::vector<SavedTensor>& tensors, const WriteHooks& hooks) {
   const std::string text = parts_to_text(write_part(folder, rank, step, tensors, hooks));
   write_text(folder + "/" + part_file(rank), text);
-  save_drill(rank, step, SaveMoment::kSynced);
+  reach(hooks.at, step, SaveMoment::kSynced);
 }
 
 void collect_parts(const std::string& folder, int ranks, Manifest& manifest) {

@@ -6,13 +6,15 @@
 
 #include "core/files/manifest.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/save_moment.h"
 
 namespace weft {
 
 using BringTensor = std::function<void(SavedTensor&)>;
 struct WriteHooks {
-  BringTensor bring = {};               // fills in `local` of a tensor when it is its turn
-  std::function<void()> progress = {};  // called again and again while bytes are written
+  BringTensor bring = {};      // fills in `local` of a tensor when it is its turn
+  SaveProgress progress = {};  // called again and again while bytes are written
+  SaveHook at = {};
 };
 
 // Writes the file of one rank with these tensors, syncs it and looks at it again; no other rank is

@@ -13,7 +13,6 @@
 #include "launcher/checkpoint/checkpoint_lookup.h"
 #include "launcher/data/data_build.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
-#include "tests/support/drill.h"
 #include "tests/support/program.h"
 
 namespace weft::test {
@@ -243,9 +242,8 @@ TEST_F(DiskFaults, AReadOnlyFolderIsRefusedAtTheStart) {
 
 TEST_F(DiskFaults, AFolderThatVanishesWhileTrainingIsMadeAgain) {
   // Halted before step 7: the save of step 4, in the foreground, is over.
-  const Drill drill("0:7:stopped");
-  Program program(train(folder / "run",
-                        {"train.steps=8", "run.checkpoint_every=4", "run.background_save=false"}));
+  Program program(train(folder / "run", {"train.steps=8", "run.checkpoint_every=4",
+                                         "run.background_save=false", "--fault=0:7:stopped"}));
   ASSERT_TRUE(program.wait_for_halt());
   expect_whole(folder / "run", 4);
   fs::remove_all(folder / "run/checkpoints");

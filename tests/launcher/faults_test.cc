@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "parallel/watchdog/heartbeat.h"
-#include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {
@@ -16,11 +15,11 @@ constexpr int kRanks = 3;
 
 class Faults : public Mpirun {
  protected:
-  // Rank 1 fails before step 3, as WEFT_FAIL_AT says.
+  // Rank 1 fails before step 3.
   Outcome drill(const std::string& kind, const std::vector<std::string>& more = {}) {
-    const Drill drill("1:3" + kind);
     // Many times what a step takes, also on a machine that does much else.
-    std::vector<std::string> arguments = {"run.slow_seconds=2", "run.watchdog_seconds=10"};
+    std::vector<std::string> arguments = {"run.slow_seconds=2", "run.watchdog_seconds=10",
+                                          "--fault=1:3" + kind};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_ranked(kRanks, train("drill", arguments));
   }
@@ -58,18 +57,17 @@ class Faults : public Mpirun {
 TEST_F(Faults, AnExceptionNamesRankPlaceAndStepAndEndsAllWithCode3) {
   const Outcome o = drill("");
   EXPECT_EQ(o.code, 3) << o.err;
-  expect_says(o, "rank 1 (pipe 0, data 1, sequence 0, tensor 0), step 3:\n  a drill");
+  expect_says(o, "rank 1 (pipe 0, data 1, sequence 0, tensor 0), step 3:\n  injected");
 }
 
 TEST_F(Faults, AnExceptionInsideAStepNamesTheLayer) {
   for (const auto& [at, doing] : {std::pair{"1:2:backward:1", "step 2, backward of layer 1"},
                                   std::pair{"0:3:forward:0", "step 3, forward of layer 0"}}) {
-    const Drill drill(at);
-    const Outcome o = run_ranked(2, train("drill"));
+    const Outcome o = run_ranked(2, train("drill", {std::string("--fault=") + at}));
     EXPECT_EQ(o.code, 3) << o.err;
     const std::string rank(1, at[0]);
     expect_says(o, "rank " + rank + " (pipe 0, data " + rank + ", sequence 0, tensor 0), " + doing +
-                       ":\n  a drill: WEFT_FAIL_AT=" + at);
+                       ":\n  injected: --fault " + at);
   }
 }
 
@@ -83,7 +81,7 @@ TEST_F(Faults, ARankThatHangsIsNamedWithTheCallItSitsInAndAllEnd) {
   // For whom, and what that one does.
   expect_says(o,
               "one rank is not waiting, which the others wait for:\n    rank 1 (pipe 0, data 1,");
-  expect_says(o, "step 3, in fire_drill");
+  expect_says(o, "step 3, in Fault::");
   expect_says(o, "1 rank more waits in all_gather over data, step 3: 2");
   expect_says(o, "longer than run.watchdog_seconds = 10: all ranks are ended");
   expect_nobody_left();
@@ -101,8 +99,7 @@ TEST_F(Faults, AHaltedProcessIsNamedByItsSilence) {
 // It is slow until the others have spoken of it `times` times: after 1, 2, 4, ... seconds.
 Outcome Faults::slow(const std::string& at, int times, const std::vector<std::string>& more) {
   const std::string until = folder / "until";
-  const Drill drill(at, until);
-  std::vector<std::string> arguments = {"run.slow_seconds=1"};
+  std::vector<std::string> arguments = {"run.slow_seconds=1", "--fault=" + at + "=" + until};
   arguments.insert(arguments.end(), more.begin(), more.end());
   Program program(in_project("launcher/run"), on_ranks(kRanks, train("drill", arguments)));
   program.wait_until([&] {

@@ -7,7 +7,6 @@
 #include "core/host_access.h"
 #include "launcher/train/trainer.h"
 #include "parallel/comm/thread_comm.h"
-#include "tests/support/drill.h"
 #include "tests/support/rank_training.h"
 #include "tests/support/rig.h"
 #include "tests/support/scratch_folder.h"
@@ -174,14 +173,15 @@ TEST(Pipeline, ATraceIsWrittenByAllStagesTogether) {
 
 using Body = std::function<void(Trainer&, Runtime&, Mesh&)>;
 
-void on_ranks(const Config& config, int ranks, const Body& body) {
+void on_ranks(const Config& config, int ranks, const Body& body,
+              const TrainerOptions& options = {}) {
   run_ranks(ranks, [&](ThreadComm& world, Exec&) {
     Runtime runtime(1);
     const Splitter split = [&](int color, int key, const std::string& axis) {
       return world.split(color, key, axis);
     };
     auto mesh = std::make_shared<Mesh>(make_layout(config, world.rank(), ranks), split);
-    Trainer trainer(config, runtime, mesh);
+    Trainer trainer(config, runtime, mesh, options);
     trainer.initialize();
     body(trainer, runtime, *mesh);
   });
@@ -241,7 +241,7 @@ TEST(Pipeline, StagesSkipAStepTogether) {
 TEST(Pipeline, AFailureInALayerIsPlacedThere) {
   const Config config = tiny(pipe(2, {}));
   for (const std::string phase : {"forward", "backward"}) {
-    const Drill drill("1:2:" + phase + ":5");
+    const TrainerOptions fails{.fault = Fault("1:2:" + phase + ":5")};
     std::string place;
     const Body step = [&](Trainer& trainer, Runtime&, Mesh& mesh) {
       mesh.activity().at(2, "");
@@ -254,7 +254,7 @@ TEST(Pipeline, AFailureInALayerIsPlacedThere) {
         throw;
       }
     };
-    EXPECT_THROW(on_ranks(config, 2, step), Error);
+    EXPECT_THROW(on_ranks(config, 2, step, fails), Error);
     EXPECT_EQ(place, "step 2, " + phase + " of layer 5");
   }
 }

@@ -8,7 +8,6 @@
 #include "core/base/rng.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
-#include "tests/support/drill.h"
 #include "tests/support/tiny_runs.h"
 
 namespace weft::test {
@@ -22,8 +21,8 @@ class Resume : public TinyRuns {};
 TEST_F(Resume, AfterAStopOnRequestEqualsUninterrupted) {
   ASSERT_EQ(run_weft(arguments("whole")).code, 0);
   for (const auto& [step, signal] : std::map<int, int>{{3, SIGTERM}, {5, SIGINT}, {8, SIGUSR1}}) {
-    const Drill waits_to_be_asked(fmt::format("0:{}:asked", step + 1));
-    Program program(arguments("parts", {"train.log_every=1"}));
+    Program program(
+        arguments("parts", {"train.log_every=1", fmt::format("--fault=0:{}:asked", step + 1)}));
     ASSERT_TRUE(program.wait_for(fmt::format("  {}/12  loss", step)));
     program.signal(signal);
     const Outcome stopped = program.wait();
@@ -39,8 +38,8 @@ TEST_F(Resume, AfterAStopOnRequestEqualsUninterrupted) {
 TEST_F(Resume, AfterBeingKilledEqualsUninterrupted) {
   ASSERT_EQ(run_weft(arguments("whole")).code, 0);
   for (const int step : {2, 5, 9}) {
-    const Drill hangs(fmt::format("0:{}:hang", step + 1));
-    Program program(arguments("parts", {"train.log_every=1"}));
+    Program program(
+        arguments("parts", {"train.log_every=1", fmt::format("--fault=0:{}:hang", step + 1)}));
     ASSERT_TRUE(program.wait_for(fmt::format("  {}/12  loss", step)));
     program.signal(SIGKILL);
     EXPECT_EQ(program.wait().code, 128 + SIGKILL);

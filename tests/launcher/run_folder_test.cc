@@ -6,7 +6,6 @@
 #include "parallel/checkpoint/checkpoint_folder.h"
 #include "parallel/comm/thread_comm.h"
 #include "parallel/watchdog/heartbeat.h"
-#include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {
@@ -16,9 +15,9 @@ namespace fs = std::filesystem;
 
 class RunFolder : public Mpirun {
  protected:
-  // Started while a drill is on; the drill of one program must not be that of the next.
-  Program start_slow(const std::string& at, const std::vector<std::string>& arguments) {
-    const Drill drill(at, until);
+  // A rank waits at `at` until the file is there.
+  Program start_slow(const std::string& at, std::vector<std::string> arguments) {
+    arguments.push_back("--fault=" + at + "=" + until);
     return {in_project("launcher/run"), on_ranks(2, arguments)};
   }
   std::string checkpoints(const std::string& run) { return checkpoint_folder(folder / run); }

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "parallel/checkpoint/checkpoint_folder.h"
-#include "tests/support/drill.h"
 #include "tests/support/mpirun_fixture.h"
 
 namespace weft::test {
@@ -32,8 +31,9 @@ TEST_F(StopSignals, EndAllRanksWithCode75AndLoseNothing) {
   ::signal(SIGINT, SIG_DFL);  // a shell's background jobs ignore it, which children inherit
   ASSERT_EQ(run_ranked(2, nine_steps("whole")).code, 0);
   for (const auto& [step, number] : std::map<int, int>{{2, SIGTERM}, {4, SIGINT}, {6, SIGUSR1}}) {
-    const Drill waits_to_be_asked(fmt::format("0:{}:asked", step + 1));
-    Program program(in_project("launcher/run"), on_ranks(2, nine_steps("parts")));
+    std::vector<std::string> arguments = nine_steps("parts");
+    arguments.push_back(fmt::format("--fault=0:{}:asked", step + 1));
+    Program program(in_project("launcher/run"), on_ranks(2, arguments));
     ASSERT_TRUE(program.wait_for(fmt::format(" {}/9  loss", step)));
     program.signal(number);
     const Outcome o = program.wait();

@@ -7,7 +7,6 @@
 #include "parallel/checkpoint/checkpoint_folder.h"
 #include "parallel/comm/thread_comm.h"
 #include "tests/parallel/small_checkpoints.h"
-#include "tests/support/drill.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -65,9 +64,13 @@ TEST(CheckpointSaver, TellsAllRanksOfTheOneThatFailedAndKeepsWhatWas) {
        {CheckpointSaver::Where::kForeground, CheckpointSaver::Where::kBackground}) {
     const std::string path =
         folder / (where == CheckpointSaver::Where::kForeground ? "front" : "back");
-    const auto save = [&](int64_t step, const std::string& expected) {
+    using Failing = std::optional<std::pair<int, SaveMoment>>;  // rank, moment
+    const auto save = [&](int64_t step, const std::string& expected, const Failing& at = {}) {
       run_ranks(2, [&](ThreadComm& world, Exec& exec) {
-        CheckpointSaver saver(exec, world, {.folder = path, .keep = 1, .where = where});
+        const SaveHook fail = [&](int64_t, SaveMoment moment, const SaveProgress&) {
+          if (at == Failing({world.rank(), moment})) throw Error("injected");
+        };
+        CheckpointSaver saver(exec, world, {.folder = path, .keep = 1, .where = where, .at = fail});
         EXPECT_FALSE(saver.begin({.step = step},
                                  {rows_of(exec, world.rank(), 2, static_cast<float>(step))}));
         const std::string failure = saver.finish()->failure;
@@ -76,9 +79,9 @@ TEST(CheckpointSaver, TellsAllRanksOfTheOneThatFailedAndKeepsWhatWas) {
       });
     };
     save(1, "");
-    for (const char* at : {"1:2:written:fails", "0:2:indexed:fails", "0:2:described:fails"}) {
-      const Drill drill(at);
-      save(2, fmt::format("rank {}: a drill", at[0]));
+    for (const auto& at : {std::pair{1, SaveMoment::kWritten}, std::pair{0, SaveMoment::kIndexed},
+                           std::pair{0, SaveMoment::kDescribed}}) {
+      save(2, fmt::format("rank {}: injected", at.first), at);
       EXPECT_EQ(value_in(newest(path)), 1);
       EXPECT_FALSE(fs::exists(writing_path(path, 2)));
     }

@@ -17,10 +17,10 @@
 
 #include "core/files/new_file.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
-#include "parallel/checkpoint/save_drill.h"
+#include "parallel/checkpoint/checkpoint_saver.h"
+#include "parallel/checkpoint/save_moment.h"
 #include "parallel/comm/thread_comm.h"
 #include "tests/parallel/small_checkpoints.h"
-#include "tests/support/drill.h"
 #include "tests/support/scratch_folder.h"
 
 namespace weft::test {
@@ -219,10 +219,24 @@ class DiskAfterwards {
   std::vector<Inode> doubtful_;
 };
 
-void save(const std::string& folder, int64_t step, float value, int64_t keep) {
+// Called by every rank at the moments that it reaches.
+using AtMoment = std::function<void(int rank, SaveMoment moment)>;
+
+void save(
+    const std::string& folder, int64_t step, float value, int64_t keep,
+    const AtMoment& at = [](int, SaveMoment) {}) {
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
-    save_checkpoint(exec, world, folder, {.step = step}, {rows_of(exec, world.rank(), 2, value)},
-                    keep, {{"words", fmt::format("of step {}", step)}});
+    const SaveHook hook = [&](int64_t, SaveMoment moment, const SaveProgress&) {
+      at(world.rank(), moment);
+    };
+    CheckpointSaver saver(exec, world,
+                          {.folder = folder,
+                           .keep = keep,
+                           .others = {{"words", fmt::format("of step {}", step)}},
+                           .at = hook});
+    auto result = saver.begin({.step = step}, {rows_of(exec, world.rank(), 2, value)});
+    if (!result) result = saver.finish();
+    EXPECT_EQ(result->failure, "");
   });
 }
 
@@ -247,16 +261,15 @@ std::string text_of(const Moment& m) {
 }
 
 // True if the saving process was killed at that moment, which not every save has.
-bool killed_at(const Moment& m, int64_t step, SyncRecord& record,
-               const std::function<void()>& saving) {
+bool killed_at(const Moment& m, SyncRecord& record,
+               const std::function<void(const AtMoment&)>& saving) {
   const bool by_every_rank = m.name == SaveMoment::kWritten || m.name == SaveMoment::kSynced;
   const pid_t child = fork();
   if (child == 0) {
-    std::optional<Drill> drill;
-    if (m.name)
-      drill.emplace(fmt::format("{}:{}:{}", by_every_rank ? 1 : 0, step, name_of(*m.name)));
     record.end_after(m.syncs);
-    saving();
+    saving([&](int rank, SaveMoment moment) {
+      if (m.name == moment && rank == (by_every_rank ? 1 : 0)) std::raise(SIGKILL);
+    });
     _exit(0);
   }
   int status = 0;
@@ -284,12 +297,13 @@ class PowerLoss : public testing::TestWithParam<Saves> {
     fs::create_directory(folder / "disk");
     SyncRecord record(folder / "record");
     sync_path(folder / "disk");
-    const auto save_one = [&](size_t i, int64_t keep) {
-      save(folder / "disk/of/a/run", saves.steps[i], static_cast<float>(i + 1), keep);
+    const auto save_one = [&](size_t i, int64_t keep, const AtMoment& at) {
+      save(folder / "disk/of/a/run", saves.steps[i], static_cast<float>(i + 1), keep, at);
     };
     const size_t last = saves.steps.size() - 1;
-    for (size_t i = 0; i < last; ++i) save_one(i, 0);
-    if (!killed_at(moment, saves.steps[last], record, [&] { save_one(last, 1); })) return false;
+    for (size_t i = 0; i < last; ++i) save_one(i, 0, [](int, SaveMoment) {});
+    const auto save_last = [&](const AtMoment& at) { save_one(last, 1, at); };
+    if (!killed_at(moment, record, save_last)) return false;
     for (const DiskAfterwards::Disk& disk : DiskAfterwards(record, folder / "disk").all()) {
       if (!seen_.emplace(moment.published(), disk).second) continue;
       const std::string after = folder / fmt::format("after-{}", seen_.size());

@@ -31,7 +31,7 @@ class Program {
   bool wait_for(const std::string& text);
   // Waits until `fact` is true or the program has ended; false if it is still not true.
   bool wait_until(const std::function<bool()>& fact) const;
-  // Until it halts itself (WEFT_FAIL_AT=0:STEP:stopped) or has ended; false in the latter case.
+  // Until it halts itself (--fault 0:STEP:stopped) or has ended; false in the latter case.
   // signal(SIGCONT) lets it go on.
   bool wait_for_halt() const;
   Outcome wait();

@@ -4,9 +4,8 @@
 #include <functional>
 #include <string_view>
 
-// The moments of a save between which a machine may lose power, and drills that stop there:
-// WEFT_FAIL_AT=RANK:STEP:MOMENT ends the process without a word, RANK:STEP:MOMENT:fails throws an
-// Error, RANK:STEP:written:slow writes on slowly, as `dawdle` does.
+// The moments of a save between which a machine may lose power. Faults are injected and tests look
+// at the disk there.
 namespace weft {
 
 enum class SaveMoment : uint8_t {
@@ -22,10 +21,16 @@ enum class SaveMoment : uint8_t {
   kCount,
 };
 std::string_view name_of(SaveMoment moment);
-void save_drill(int rank, int64_t step, SaveMoment moment,
-                const std::function<void()>& progress = {});
-// Calls `progress` again and again until the file that WEFT_FAIL_UNTIL names is there (or its
-// folder no longer is), or for five seconds when it names none.
-void dawdle(const std::function<void()>& progress);
+
+using SaveProgress = std::function<void()>;
+
+// Called by the thread that reaches a moment; empty in a run without faults. A hook that stays for
+// long calls `progress` meanwhile, which may be empty, so that the save does not look stuck.
+using SaveHook = std::function<void(int64_t step, SaveMoment moment, const SaveProgress& progress)>;
+
+inline void reach(const SaveHook& hook, int64_t step, SaveMoment moment,
+                  const SaveProgress& progress = {}) {
+  if (hook) hook(step, moment, progress);
+}
 
 }  // namespace weft
