@@ -4,59 +4,28 @@
 
 #include "core/host_access.h"
 #include "kernels/scan/cpu/isa/delta_scan.h"
+#include "kernels/scan/scan_checks.h"
 #include "kernels/tile/heads.h"
 #include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
 
-int64_t documents_of(const DeltaScan& in) { return static_cast<int64_t>(in.documents.size()) - 1; }
-
-void check_gate(const ConstView& gate, int64_t tokens, int64_t heads, const char* name) {
-  WEFT_CHECK(gate.dtype == DType::kF32 && gate.rows() == tokens && gate.width() == heads,
-             "delta_scan: {} is {} {}, expected f32 [{}, {}]", name, name_of(gate.dtype),
-             gate.shape, tokens, heads);
-}
+int64_t keys(const DeltaScan& in) { return in.qk_heads * in.key; }
+int64_t values(const DeltaScan& in) { return in.heads * in.value; }
+int64_t heads(const DeltaScan& in) { return in.heads; }
+constexpr ScanField<DeltaScan> kFields[] = {
+    {"q", &DeltaScan::q, &DeltaScanGradients::dq, keys},
+    {"k", &DeltaScan::k, &DeltaScanGradients::dk, keys},
+    {"v", &DeltaScan::v, &DeltaScanGradients::dv, values},
+    {"beta", &DeltaScan::beta, &DeltaScanGradients::d_beta, heads, FieldType::kF32},
+    {"log_decay", &DeltaScan::log_decay, &DeltaScanGradients::d_log_decay, heads, FieldType::kF32,
+     Presence::kOptional},
+};
 
 void check_scan(const DeltaScan& in) {
-  WEFT_CHECK(in.qk_heads > 0 && in.heads > 0 && in.heads % in.qk_heads == 0,
-             "delta_scan: {} heads cannot share {} query and key heads evenly", in.heads,
-             in.qk_heads);
-  WEFT_CHECK(in.key > 0 && in.value > 0, "delta_scan: head widths {} and {}", in.key, in.value);
-  WEFT_CHECK(in.q.dtype == DType::kF32 || in.q.dtype == DType::kBF16, "delta_scan: q is {}",
-             name_of(in.q.dtype));
-  WEFT_CHECK(in.k.dtype == in.q.dtype && in.v.dtype == in.q.dtype,
-             "delta_scan: q, k, v are {}, {}, {}", name_of(in.q.dtype), name_of(in.k.dtype),
-             name_of(in.v.dtype));
-  const int64_t tokens = in.q.rows();
-  tile::check_matrix("delta_scan", "q", in.q, tokens, in.qk_heads * in.key, in.q.dtype);
-  tile::check_matrix("delta_scan", "k", in.k, tokens, in.qk_heads * in.key, in.q.dtype);
-  tile::check_matrix("delta_scan", "v", in.v, tokens, in.heads * in.value, in.q.dtype);
-  check_gate(in.beta, tokens, in.heads, "beta");
-  if (in.log_decay.data != nullptr) check_gate(in.log_decay, tokens, in.heads, "log_decay");
-  WEFT_CHECK(!in.documents.empty() && in.documents.front() == 0 && in.documents.back() == tokens,
-             "delta_scan: document offsets must go from 0 to {} tokens", tokens);
-  WEFT_CHECK(std::is_sorted(in.documents.begin(), in.documents.end()),
-             "delta_scan: document offsets must not fall");
-}
-
-void check_state(const DeltaScan& in, const ConstView& state, const char* name) {
-  if (tile::absent(state)) return;
-  WEFT_CHECK(state.dtype == DType::kF32 && state.contiguous() &&
-                 state.shape.elements() == documents_of(in) * in.heads * in.key * in.value,
-             "delta_scan: {} is {} {}, expected f32 [{}, {}, {}, {}]", name, name_of(state.dtype),
-             state.shape, documents_of(in), in.heads, in.key, in.value);
-}
-
-void check_gradients(const DeltaScan& in, ConstView d_out, const DeltaScanGradients& g) {
-  const int64_t tokens = in.q.rows();
-  check_state(in, g.d_initial_state, "d_initial_state");
-  tile::check_matrix("delta_scan", "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
-  tile::check_matrix("delta_scan", "dq", g.dq, tokens, in.qk_heads * in.key, in.q.dtype);
-  tile::check_matrix("delta_scan", "dk", g.dk, tokens, in.qk_heads * in.key, in.k.dtype);
-  tile::check_matrix("delta_scan", "dv", g.dv, tokens, in.heads * in.value, in.v.dtype);
-  check_gate(g.d_beta, tokens, in.heads, "d_beta");
-  if (g.d_log_decay.data != nullptr) check_gate(g.d_log_decay, tokens, in.heads, "d_log_decay");
+  check_head_counts(in.kName, in.heads, in.qk_heads, in.key, in.value);
+  check_inputs(in);
 }
 
 // One head of one document.
@@ -116,6 +85,8 @@ tile::KeptOffsets kept_offsets(const DeltaTable& table, const DeltaScan& in) {
 
 }  // namespace
 
+std::span<const ScanField<DeltaScan>> DeltaScan::fields() { return kFields; }
+
 int64_t delta_scan_kept(Exec& exec, const DeltaScan& in) {
   return kept_offsets(table_of<DeltaTable>(isa_for(exec.isa, in.q.dtype)), in).floats();
 }
@@ -123,10 +94,9 @@ int64_t delta_scan_kept(Exec& exec, const DeltaScan& in) {
 void delta_scan_forward(Exec& exec, const DeltaScan& in, ConstView initial_state, View out,
                         View final_state, View kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, final_state, "final_state");
-  if (!tile::absent(out))
-    tile::check_matrix("delta_scan", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_state(in, "final_state", final_state);
+  if (!tile::absent(out)) check_head_output(in, "out", out);
   const DeltaTable& table = table_of<DeltaTable>(isa_for(exec.isa, in.q.dtype));
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(
@@ -142,9 +112,8 @@ void delta_scan_backward(Exec& exec, const DeltaScan& in, ConstView initial_stat
                          ConstView d_final_state, const DeltaScanGradients& gradients,
                          ConstView kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, d_final_state, "d_final_state");
-  check_gradients(in, d_out, gradients);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_gradients(in, d_out, d_final_state, gradients);
 
   // Heads of a group write their own dq and dk, which are then added up in order.
   const int64_t tokens = in.q.rows(), group = in.heads / in.qk_heads;

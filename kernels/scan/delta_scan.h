@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/memory/exec.h"
+#include "kernels/scan/scan_fields.h"
 
 // The (gated) delta rule, in chunks (per head; vectors are rows):
 //   M_t = e^{g_t} (I - b_t k_t^T k_t) M_{t-1} + b_t k_t^T v_t,    o_t = scale * q_t M_t
@@ -14,6 +14,10 @@ namespace weft::kernels {
 // offsets, n + 1 entries; each starts from its own initial state. States are f32 [n, heads, key,
 // value].
 struct DeltaScan {
+  static constexpr const char* kName = "delta_scan";
+  using Gradients = struct DeltaScanGradients;
+  static std::span<const ScanField<DeltaScan>> fields();
+
   ConstView q, k, v;
   ConstView beta, log_decay;
   std::span<const int32_t> documents;

@@ -6,13 +6,27 @@
 #include "kernels/cpu/tasks.h"
 #include "kernels/scan/cpu/isa/diagonal_scan.h"
 #include "kernels/scan/cpu/isa/two_sided_scan.h"
+#include "kernels/scan/scan_checks.h"
 #include "kernels/tile/heads.h"
 #include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
 
-constexpr const char* kName = "diagonal_scan";
+int64_t queries(const DiagonalScan& in) { return in.heads * in.key; }
+int64_t keys(const DiagonalScan& in) { return in.kv_heads * in.key; }
+int64_t values(const DiagonalScan& in) { return in.kv_heads * in.value; }
+constexpr ScanField<DiagonalScan> kFields[] = {
+    {"q", &DiagonalScan::q, &DiagonalScanGradients::dq, queries},
+    {"k", &DiagonalScan::k, &DiagonalScanGradients::dk, keys},
+    {"v", &DiagonalScan::v, &DiagonalScanGradients::dv, values},
+    {"log_decay", &DiagonalScan::log_decay, &DiagonalScanGradients::d_log_decay, keys,
+     FieldType::kF32, Presence::kOptional},
+    {"bonus", &DiagonalScan::bonus, &DiagonalScanGradients::d_bonus, queries, FieldType::kF32,
+     Presence::kOptional, FieldRows::kNone},
+    {"value_log_decay", &DiagonalScan::value_log_decay, &DiagonalScanGradients::d_value_log_decay,
+     values, FieldType::kF32, Presence::kOptional},
+};
 
 const DiagonalTable& scan_table(const Exec& exec, const DiagonalScan& in) {
   const Isa isa = isa_for(exec.isa, in.q.dtype);
@@ -20,61 +34,14 @@ const DiagonalTable& scan_table(const Exec& exec, const DiagonalScan& in) {
   return table_of<DiagonalTable>(isa);
 }
 
-int64_t document_count(const DiagonalScan& in) {
-  return static_cast<int64_t>(in.documents.size()) - 1;
-}
-
-void check_vector(const ConstView& x, const char* name, int64_t width) {
-  if (tile::absent(x)) return;
-  WEFT_CHECK(x.dtype == DType::kF32 && x.contiguous() && x.shape.elements() == width,
-             "diagonal_scan: {} is {} {}, expected f32 [{}]", name, name_of(x.dtype), x.shape,
-             width);
-}
-
-void check_state(const DiagonalScan& in, const ConstView& state, const char* name) {
-  if (tile::absent(state)) return;
-  WEFT_CHECK(state.dtype == DType::kF32 && state.contiguous() &&
-                 state.shape.elements() == document_count(in) * in.heads * in.key * in.value,
-             "diagonal_scan: {} is {} {}, expected f32 [{}, {}, {}, {}]", name,
-             name_of(state.dtype), state.shape, document_count(in), in.heads, in.key, in.value);
-}
-
 void check_scan(const DiagonalScan& in) {
-  tile::check_heads(kName,
-                    {in.q, in.k, in.v, in.documents, in.heads, in.kv_heads, in.key, in.value});
-  const int64_t tokens = in.q.rows();
-  if (tokens == 0) return;  // nothing is given then
-  const bool two_sided = !tile::absent(in.value_log_decay);
-  if (!two_sided || !tile::absent(in.log_decay)) {
-    tile::check_matrix(kName, "log_decay", in.log_decay, tokens, in.kv_heads * in.key, DType::kF32);
-  }
-  check_vector(in.bonus, "bonus", in.heads * in.key);
-  if (!two_sided) return;
-  WEFT_CHECK(tile::absent(in.bonus), "diagonal_scan: a bonus with decays of value channels");
-  tile::check_matrix(kName, "value_log_decay", in.value_log_decay, tokens, in.kv_heads * in.value,
-                     DType::kF32);
-}
-
-void check_gradients(const DiagonalScan& in, ConstView d_out, const DiagonalScanGradients& g) {
-  const int64_t tokens = in.q.rows();
-  tile::check_matrix(kName, "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
-  tile::check_matrix(kName, "dq", g.dq, tokens, in.heads * in.key, in.q.dtype);
-  tile::check_matrix(kName, "dk", g.dk, tokens, in.kv_heads * in.key, in.k.dtype);
-  tile::check_matrix(kName, "dv", g.dv, tokens, in.kv_heads * in.value, in.v.dtype);
-  WEFT_CHECK(tile::absent(in.log_decay) == tile::absent(g.d_log_decay),
-             "diagonal_scan: d_log_decay is wanted exactly when there is a log_decay");
-  if (!tile::absent(in.log_decay)) {
-    tile::check_matrix(kName, "d_log_decay", g.d_log_decay, tokens, in.kv_heads * in.key,
-                       DType::kF32);
-  }
-  if (!tile::absent(in.value_log_decay)) {
-    tile::check_matrix(kName, "d_value_log_decay", g.d_value_log_decay, tokens,
-                       in.kv_heads * in.value, DType::kF32);
-  }
-  check_vector(g.d_bonus, "d_bonus", in.heads * in.key);
-  WEFT_CHECK(tile::absent(in.bonus) == tile::absent(g.d_bonus),
-             "diagonal_scan: d_bonus is wanted exactly when there is a bonus");
-  check_state(in, g.d_initial_state, "d_initial_state");
+  check_head_counts(in.kName, in.heads, in.kv_heads, in.key, in.value);
+  check_inputs(in);
+  if (in.q.rows() == 0) return;  // decays may be missing then
+  const bool two_sided = given(in.value_log_decay);
+  WEFT_CHECK(two_sided || given(in.log_decay), "diagonal_scan: no decays are given");
+  WEFT_CHECK(!two_sided || !given(in.bonus),
+             "diagonal_scan: a bonus with decays of value channels");
 }
 
 // One head of one document.
@@ -114,19 +81,19 @@ template <class Task>
 void for_items(Exec& exec, const DiagonalScan& in, int64_t scratch_floats, Task task) {
   const int64_t floats = (scratch_floats + 15) / 16 * 16;
   const Tensor scratch = exec.scratch({exec.threads.size(), floats});
-  exec.threads.run_on(document_count(in) * in.heads, [&](int64_t index, int thread) {
+  exec.threads.run_on(documents_of(in) * in.heads, [&](int64_t index, int thread) {
     task(index, host<float>(scratch) + thread * floats);
   });
 }
 
 tile::KeptOffsets kept_offsets(const DiagonalTable& table, const DiagonalScan& in) {
-  return {kName, document_count(in) * in.heads,
+  return {in.kName, documents_of(in) * in.heads,
           [&](int64_t i) { return table.kept(item_at(in, i).tokens.count, in.key, in.value); }};
 }
 
 int64_t longest_document(const DiagonalScan& in) {
   int64_t tokens = 0;
-  for (int64_t d = 0; d < document_count(in); ++d) {
+  for (int64_t d = 0; d < documents_of(in); ++d) {
     tokens = std::max<int64_t>(tokens, in.documents[d + 1] - in.documents[d]);
   }
   return tokens;
@@ -162,6 +129,8 @@ struct HeadGradients {
 
 }  // namespace
 
+std::span<const ScanField<DiagonalScan>> DiagonalScan::fields() { return kFields; }
+
 int64_t diagonal_scan_kept(Exec& exec, const DiagonalScan& in) {
   return kept_offsets(scan_table(exec, in), in).floats();
 }
@@ -169,10 +138,9 @@ int64_t diagonal_scan_kept(Exec& exec, const DiagonalScan& in) {
 void diagonal_scan_forward(Exec& exec, const DiagonalScan& in, ConstView initial_state, View out,
                            View final_state, View kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, final_state, "final_state");
-  if (!tile::absent(out))
-    tile::check_matrix(kName, "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_state(in, "final_state", final_state);
+  if (!tile::absent(out)) check_head_output(in, "out", out);
   const DiagonalTable& table = scan_table(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.forward_scratch(in.key, in.value), [&](int64_t i, float* scratch) {
@@ -188,15 +156,14 @@ void diagonal_scan_backward(Exec& exec, const DiagonalScan& in, ConstView initia
                             ConstView d_out, ConstView d_final_state,
                             const DiagonalScanGradients& gradients, ConstView kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, d_final_state, "d_final_state");
-  check_gradients(in, d_out, gradients);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_gradients(in, d_out, d_final_state, gradients);
   const DiagonalTable& table = scan_table(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   const HeadGradients heads(exec, in, gradients);
   const bool has_bonus = !tile::absent(in.bonus);
   Tensor d_bonus;  // of every document, added up in order
-  if (has_bonus) d_bonus = exec.scratch({document_count(in), in.heads * in.key});
+  if (has_bonus) d_bonus = exec.scratch({documents_of(in), in.heads * in.key});
 
   const int64_t floats = table.backward_scratch(longest_document(in), in.key, in.value);
   for_items(exec, in, floats, [&](int64_t i, float* scratch) {

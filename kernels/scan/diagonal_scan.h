@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/memory/exec.h"
+#include "kernels/scan/scan_fields.h"
 
 // Linear attention with one decay per key channel and token, in chunks (per head; vectors are
 // rows):
@@ -19,6 +19,10 @@ namespace weft::kernels {
 // offsets, n + 1 entries; each starts from its own initial state. States are f32 [n, heads, key,
 // value].
 struct DiagonalScan {
+  static constexpr const char* kName = "diagonal_scan";
+  using Gradients = struct DiagonalScanGradients;
+  static std::span<const ScanField<DiagonalScan>> fields();
+
   ConstView q, k, v;
   ConstView log_decay;
   ConstView bonus;

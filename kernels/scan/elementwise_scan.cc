@@ -7,9 +7,49 @@
 #include "kernels/cpu/tasks.h"
 #include "kernels/rows/elementwise.h"
 #include "kernels/scan/cpu/isa/elementwise_scan.h"
+#include "kernels/scan/scan_checks.h"
 
 namespace weft::kernels {
 namespace {
+
+constexpr auto kOptional = Presence::kOptional;
+constexpr auto kAlways = Presence::kAlways;
+
+template <class Scan>
+int64_t channels(const Scan& in) {
+  return in.x.width();
+}
+template <class Scan>
+int64_t states(const Scan& in) {
+  return in.a_log.width();
+}
+template <class Scan>
+int64_t numbers(const Scan& in) {
+  return channels(in) * states(in);
+}
+constexpr ScanField<SelectiveScan> kSelective[] = {
+    {"x", &SelectiveScan::x, &SelectiveScanGradients::dx, channels, FieldType::kReal},
+    {"dt", &SelectiveScan::dt, &SelectiveScanGradients::d_dt, channels, FieldType::kF32},
+    {"b", &SelectiveScan::b, &SelectiveScanGradients::db, states, FieldType::kReal},
+    {"c", &SelectiveScan::c, &SelectiveScanGradients::dc, states, FieldType::kReal},
+    {"a_log", &SelectiveScan::a_log, &SelectiveScanGradients::d_a_log, numbers, FieldType::kF32,
+     kAlways, FieldRows::kNone},
+    {"skip", &SelectiveScan::skip, &SelectiveScanGradients::d_skip, channels, FieldType::kF32,
+     kOptional, FieldRows::kNone},
+};
+constexpr ScanField<StaticScan> kStatic[] = {
+    {"x", &StaticScan::x, &StaticScanGradients::dx, channels, FieldType::kReal},
+    {"log_dt", &StaticScan::log_dt, &StaticScanGradients::d_log_dt, channels, FieldType::kF32,
+     kAlways, FieldRows::kNone},
+    {"a_log", &StaticScan::a_log, &StaticScanGradients::d_a_log, numbers, FieldType::kF32, kAlways,
+     FieldRows::kNone},
+    {"b", &StaticScan::b, &StaticScanGradients::db, numbers, FieldType::kF32, kAlways,
+     FieldRows::kNone},
+    {"c", &StaticScan::c, &StaticScanGradients::dc, numbers, FieldType::kF32, kAlways,
+     FieldRows::kNone},
+    {"skip", &StaticScan::skip, &StaticScanGradients::d_skip, channels, FieldType::kF32, kOptional,
+     FieldRows::kNone},
+};
 
 struct Sizes {
   int64_t tokens, channels, states, documents;
@@ -230,6 +270,9 @@ void add_blocks(Exec& exec, const Tensor& parts, View to) {
 }
 
 }  // namespace
+
+std::span<const ScanField<SelectiveScan>> SelectiveScan::fields() { return kSelective; }
+std::span<const ScanField<StaticScan>> StaticScan::fields() { return kStatic; }
 
 void selective_scan_forward(Exec& exec, const SelectiveScan& in, ConstView initial_state, View out,
                             View final_state) {

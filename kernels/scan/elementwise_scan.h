@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/memory/exec.h"
+#include "kernels/scan/scan_fields.h"
 
 // Recurrences with `states` numbers per channel, each of which decays on its own. With rate
 // r = e^{a_log} and step dt >= 0:
@@ -19,6 +19,10 @@ namespace weft::kernels {
 // Step, input and read come from the token (Mamba): dt f32 [tokens, channels]; b, c [tokens,
 // states], f32 or bf16, the same for all channels.
 struct SelectiveScan {
+  static constexpr const char* kName = "selective_scan";
+  using Gradients = struct SelectiveScanGradients;
+  static std::span<const ScanField<SelectiveScan>> fields();
+
   ConstView x, dt, b, c;
   ConstView a_log, skip;
   std::span<const int32_t> documents;
@@ -40,6 +44,10 @@ void selective_scan_backward(Exec& exec, const SelectiveScan& in, ConstView init
 // The same for every token, other for every channel (S4): log_dt f32 [channels]; b, c f32
 // [channels, states].
 struct StaticScan {
+  static constexpr const char* kName = "static_scan";
+  using Gradients = struct StaticScanGradients;
+  static std::span<const ScanField<StaticScan>> fields();
+
   ConstView x;
   ConstView log_dt, a_log, b, c, skip;
   std::span<const int32_t> documents;

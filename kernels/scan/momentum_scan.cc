@@ -5,50 +5,46 @@
 #include "core/host_access.h"
 #include "kernels/cpu/tasks.h"
 #include "kernels/scan/cpu/isa/momentum_scan.h"
+#include "kernels/scan/scan_checks.h"
 #include "kernels/tile/heads.h"
 #include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
 
-int64_t count(const MomentumScan& in) { return static_cast<int64_t>(in.documents.size()) - 1; }
+int64_t keys(const MomentumScan& in) { return in.heads * in.key; }
+int64_t values(const MomentumScan& in) { return in.heads * in.value; }
+int64_t heads(const MomentumScan& in) { return in.heads; }
+constexpr ScanField<MomentumScan> kFields[] = {
+    {"q", &MomentumScan::q, &MomentumScanGradients::dq, keys, FieldType::kReal},
+    {"k", &MomentumScan::k, &MomentumScanGradients::dk, keys, FieldType::kReal},
+    {"v", &MomentumScan::v, &MomentumScanGradients::dv, values, FieldType::kReal},
+    {"theta", &MomentumScan::theta, &MomentumScanGradients::d_theta, heads, FieldType::kF32},
+    {"alpha", &MomentumScan::alpha, &MomentumScanGradients::d_alpha, heads, FieldType::kF32,
+     Presence::kOptional},
+    {"eta", &MomentumScan::eta, &MomentumScanGradients::d_eta, heads, FieldType::kF32,
+     Presence::kOptional},
+};
 
-template <class V>
-void check_gate(const MomentumScan& in, const V& gate, const char* name) {
-  if (!given(gate)) return;
-  check_matrix(gate, in.q.rows(), in.heads, name);
-  WEFT_CHECK(gate.dtype == DType::kF32, "{} is {}, not f32", name, name_of(gate.dtype));
-}
-
-template <class V>
-void check_state(const MomentumScan& in, const V& state, const char* name) {
-  if (!given(state)) return;
-  WEFT_CHECK(state.dtype == DType::kF32 && state.contiguous() &&
-                 state.shape.elements() == count(in) * in.heads * in.key * in.value,
-             "momentum_scan: {} is {} {}, expected f32 [{}, {}, {}, {}]", name,
-             name_of(state.dtype), state.shape, count(in), in.heads, in.key, in.value);
-}
 template <class States>
 void check_states(const MomentumScan& in, const States& states, const char* name) {
-  check_state(in, states.m, name);
-  check_state(in, states.s, name);
-  check_state(in, states.anchor, name);
+  for (const ConstView& state :
+       {ConstView(states.m), ConstView(states.s), ConstView(states.anchor)})
+    check_state(in.kName, name, state, documents_of(in) * in.heads * in.key * in.value);
+}
+
+void check_output(const MomentumScan& in, const char* name, ConstView x) {
+  check_field({in.kName, "", name, in.q.rows(), values(in), FieldType::kReal, FieldRows::kTokens,
+               in.q.dtype},
+              x);
 }
 
 void check_scan(const MomentumScan& in) {
-  const int64_t tokens = in.q.rows();
-  check_matrix(in.q, tokens, in.heads * in.key, "momentum_scan: q");
-  check_matrix(in.k, tokens, in.heads * in.key, "momentum_scan: k");
-  check_matrix(in.v, tokens, in.heads * in.value, "momentum_scan: v");
-  check_gate(in, in.theta, "momentum_scan: theta");
-  check_gate(in, in.alpha, "momentum_scan: alpha");
-  check_gate(in, in.eta, "momentum_scan: eta");
+  check_inputs(in);
   WEFT_CHECK(in.mini_batch > 0, "momentum_scan: mini-batches of {}", in.mini_batch);
-  WEFT_CHECK(in.documents.size() == in.before.size() + 1 && in.documents.front() == 0 &&
-                 in.documents.back() == tokens &&
-                 std::is_sorted(in.documents.begin(), in.documents.end()),
-             "momentum_scan: {} offsets, {} beginnings for {} tokens", in.documents.size(),
-             in.before.size(), tokens);
+  WEFT_CHECK(in.documents.size() == in.before.size() + 1,
+             "momentum_scan: {} offsets of documents, {} beginnings", in.documents.size(),
+             in.before.size());
 }
 
 // One head of one document.
@@ -100,7 +96,7 @@ MomentumTask task_of(const MomentumScan& in, const MomentumStates& entering, con
 }
 
 tile::KeptOffsets kept_offsets(const MomentumTable& table, const MomentumScan& in) {
-  return tile::KeptOffsets("momentum_scan", count(in) * in.heads,
+  return tile::KeptOffsets("momentum_scan", documents_of(in) * in.heads,
                            [&](int64_t i) { return table.kept(task_of(in, {}, Item(in, i))); });
 }
 
@@ -108,7 +104,7 @@ template <class Task>
 void for_items(Exec& exec, const MomentumScan& in, int64_t scratch_floats, Task task) {
   const int64_t floats = (scratch_floats + 15) / 16 * 16;
   const Tensor scratch = exec.scratch({exec.threads.size(), floats});
-  exec.threads.run_on(count(in) * in.heads, [&](int64_t index, int thread) {
+  exec.threads.run_on(documents_of(in) * in.heads, [&](int64_t index, int thread) {
     task(Item(in, index), host<float>(scratch) + thread * floats);
   });
 }
@@ -123,6 +119,8 @@ int64_t longest(const MomentumScan& in) {
 
 }  // namespace
 
+std::span<const ScanField<MomentumScan>> MomentumScan::fields() { return kFields; }
+
 int64_t momentum_scan_kept(Exec& exec, const MomentumScan& in) {
   return kept_offsets(table_of<MomentumTable>(exec.isa), in).floats();
 }
@@ -132,7 +130,7 @@ void momentum_scan_forward(Exec& exec, const MomentumScan& in, const MomentumSta
   check_scan(in);
   check_states(in, entering, "an entering state");
   check_states(in, leaving, "a leaving state");
-  if (given(out)) check_matrix(out, in.q.rows(), in.heads * in.value, "momentum_scan: out");
+  if (given(out)) check_output(in, "out", out);
   const MomentumTable& table = table_of<MomentumTable>(exec.isa);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(
@@ -151,13 +149,8 @@ void momentum_scan_backward(Exec& exec, const MomentumScan& in, const MomentumSt
   check_states(in, entering, "an entering state");
   check_states(in, d_leaving, "the gradient of a leaving state");
   check_states(in, g.entering, "the gradient of an entering state");
-  check_matrix(d_out, in.q.rows(), in.heads * in.value, "momentum_scan: d_out");
-  check_matrix(g.dq, in.q.rows(), in.heads * in.key, "momentum_scan: dq");
-  check_matrix(g.dk, in.q.rows(), in.heads * in.key, "momentum_scan: dk");
-  check_matrix(g.dv, in.q.rows(), in.heads * in.value, "momentum_scan: dv");
-  check_gate(in, g.d_theta, "momentum_scan: d_theta");
-  check_gate(in, g.d_alpha, "momentum_scan: d_alpha");
-  check_gate(in, g.d_eta, "momentum_scan: d_eta");
+  check_output(in, "d_out", d_out);
+  check_gradients(in, g);
   const MomentumTable& table = table_of<MomentumTable>(exec.isa);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.backward_scratch(longest(in), in.key, in.value),

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/memory/exec.h"
+#include "kernels/scan/scan_fields.h"
 
 // Descent with momentum and decay on |k M - v|^2 / 2, in chunks (per head; vectors are rows):
 //   S_t = eta_t S_{t-1} - theta_t k_t^T (k_t A_t - v_t)
@@ -16,6 +16,10 @@ namespace weft::kernels {
 // alpha, eta f32 [tokens, heads], rows may be strided; alpha and eta may be not given: 0.
 // documents: offsets, n + 1 entries; document d begins after `before[d]` of its tokens.
 struct MomentumScan {
+  static constexpr const char* kName = "momentum_scan";
+  using Gradients = struct MomentumScanGradients;
+  static std::span<const ScanField<MomentumScan>> fields();
+
   ConstView q, k, v;
   ConstView theta, alpha, eta;
   std::span<const int32_t> documents, before;

@@ -3,51 +3,51 @@
 #include <algorithm>
 
 #include "core/host_access.h"
-#include "kernels/checks.h"
 #include "kernels/cpu/tasks.h"
 #include "kernels/scan/cpu/isa/norm_descent_scan.h"
+#include "kernels/scan/scan_checks.h"
 #include "kernels/tile/heads.h"
 #include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
 
-void check_optional(const ConstView& x, int64_t count, std::string_view name) {
-  if (given(x)) check_numbers(x, count, name);
-}
-
-int64_t count(const NormDescentScan& in) { return static_cast<int64_t>(in.documents.size()) - 1; }
+int64_t width(const NormDescentScan& in) { return in.heads * in.width; }
+int64_t heads(const NormDescentScan& in) { return in.heads; }
+constexpr ScanField<NormDescentScan> kFields[] = {
+    {"q", &NormDescentScan::q, &NormDescentGradients::dq, width, FieldType::kReal},
+    {"k", &NormDescentScan::k, &NormDescentGradients::dk, width, FieldType::kReal},
+    {"v", &NormDescentScan::v, &NormDescentGradients::dv, width, FieldType::kReal},
+    {"eta", &NormDescentScan::eta, &NormDescentGradients::d_eta, heads, FieldType::kF32},
+    {"w", &NormDescentScan::w, &NormDescentGradients::d_w, width, FieldType::kF32,
+     Presence::kAlways, FieldRows::kNone},
+    {"c", &NormDescentScan::c, &NormDescentGradients::d_c, width, FieldType::kF32,
+     Presence::kAlways, FieldRows::kNone},
+};
 
 template <class States>
 void check_states(const NormDescentScan& in, const States& states, const char* name) {
-  const int64_t rows = count(in) * in.heads * in.width;
-  check_optional(states.m, rows * in.width, name);
-  check_optional(states.n, rows, name);
-  check_optional(states.anchor_m, rows * in.width, name);
-  check_optional(states.anchor_n, rows, name);
+  const int64_t rows = documents_of(in) * width(in);
+  check_state(in.kName, name, states.m, rows * in.width);
+  check_state(in.kName, name, states.n, rows);
+  check_state(in.kName, name, states.anchor_m, rows * in.width);
+  check_state(in.kName, name, states.anchor_n, rows);
   WEFT_CHECK(given(states.m) == given(states.n) && given(states.anchor_m) == given(states.anchor_n),
              "norm_descent_scan: {} has one half only", name);
 }
 
-void check_rate(const NormDescentScan& in, const ConstView& rate, const char* name) {
-  check_matrix(rate, in.q.rows(), in.heads, name);
-  WEFT_CHECK(rate.dtype == DType::kF32, "{} is {}, not f32", name, name_of(rate.dtype));
+void check_output(const NormDescentScan& in, const char* name, ConstView x) {
+  check_field({in.kName, "", name, in.q.rows(), width(in), FieldType::kReal, FieldRows::kTokens,
+               in.q.dtype},
+              x);
 }
 
 void check_scan(const NormDescentScan& in) {
-  const int64_t tokens = in.q.rows(), width = in.heads * in.width;
-  check_matrix(in.q, tokens, width, "norm_descent_scan: q");
-  check_matrix(in.k, tokens, width, "norm_descent_scan: k");
-  check_matrix(in.v, tokens, width, "norm_descent_scan: v");
-  check_rate(in, in.eta, "norm_descent_scan: eta");
-  check_optional(in.w, width, "w");
-  check_optional(in.c, width, "c");
+  check_inputs(in);
   WEFT_CHECK(in.mini_batch > 0, "norm_descent_scan: mini-batches of {}", in.mini_batch);
-  WEFT_CHECK(in.documents.size() == in.before.size() + 1 && in.documents.front() == 0 &&
-                 in.documents.back() == tokens &&
-                 std::is_sorted(in.documents.begin(), in.documents.end()),
-             "norm_descent_scan: {} offsets, {} beginnings for {} tokens", in.documents.size(),
-             in.before.size(), tokens);
+  WEFT_CHECK(in.documents.size() == in.before.size() + 1,
+             "norm_descent_scan: {} offsets of documents, {} beginnings", in.documents.size(),
+             in.before.size());
 }
 
 // One head of one document.
@@ -110,7 +110,7 @@ NormDescentTask task_of(const NormDescentScan& in, const NormDescentStates& ente
 }
 
 tile::KeptOffsets kept_offsets(const NormDescentTable& table, const NormDescentScan& in) {
-  return tile::KeptOffsets("norm_descent_scan", count(in) * in.heads, [&](int64_t i) {
+  return tile::KeptOffsets("norm_descent_scan", documents_of(in) * in.heads, [&](int64_t i) {
     return table.kept(Item(in, i).tokens.count, in.mini_batch, in.width);
   });
 }
@@ -119,7 +119,7 @@ template <class Task>
 void for_items(Exec& exec, const NormDescentScan& in, int64_t scratch_floats, Task task) {
   const int64_t floats = (scratch_floats + 15) / 16 * 16;
   const Tensor scratch = exec.scratch({exec.threads.size(), floats});
-  exec.threads.run_on(count(in) * in.heads, [&](int64_t index, int thread) {
+  exec.threads.run_on(documents_of(in) * in.heads, [&](int64_t index, int thread) {
     task(Item(in, index), host<float>(scratch) + thread * floats);
   });
 }
@@ -136,13 +136,15 @@ int64_t longest(const NormDescentScan& in) {
 void add_documents(const NormDescentScan& in, const Tensor& sums, const View& to) {
   float* into = host<float>(to);
   const int64_t width = in.heads * in.width;
-  for (int64_t d = 0; d < count(in); ++d) {
+  for (int64_t d = 0; d < documents_of(in); ++d) {
     const float* from = host<float>(sums) + d * width;
     for (int64_t i = 0; i < width; ++i) into[i] += from[i];
   }
 }
 
 }  // namespace
+
+std::span<const ScanField<NormDescentScan>> NormDescentScan::fields() { return kFields; }
 
 int64_t norm_descent_scan_kept(Exec& exec, const NormDescentScan& in) {
   return kept_offsets(table_of<NormDescentTable>(exec.isa), in).floats();
@@ -154,7 +156,7 @@ void norm_descent_scan_forward(Exec& exec, const NormDescentScan& in,
   check_scan(in);
   check_states(in, entering, "an entering state");
   check_states(in, leaving, "a leaving state");
-  check_matrix(out, in.q.rows(), in.heads * in.width, "norm_descent_scan: out");
+  check_output(in, "out", out);
   const NormDescentTable& table = table_of<NormDescentTable>(exec.isa);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.forward_scratch(in.width), [&](const Item& item, float* scratch) {
@@ -174,17 +176,13 @@ void norm_descent_scan_backward(Exec& exec, const NormDescentScan& in,
   check_states(in, entering, "an entering state");
   check_states(in, d_leaving, "the gradient of a leaving state");
   check_states(in, g.entering, "the gradient of an entering state");
-  const int64_t tokens = in.q.rows(), width = in.heads * in.width;
-  check_matrix(d_out, tokens, width, "norm_descent_scan: d_out");
-  check_matrix(g.dq, tokens, width, "norm_descent_scan: dq");
-  check_matrix(g.dk, tokens, width, "norm_descent_scan: dk");
-  check_matrix(g.dv, tokens, width, "norm_descent_scan: dv");
-  check_rate(in, g.d_eta, "norm_descent_scan: d_eta");
-  check_optional(g.d_w, width, "d_w");
-  check_optional(g.d_c, width, "d_c");
+  const int64_t width = in.heads * in.width;
+  check_output(in, "d_out", d_out);
+  check_gradients(in, g);
   const NormDescentTable& table = table_of<NormDescentTable>(exec.isa);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
-  const Tensor d_w = exec.scratch({count(in), width}), d_c = exec.scratch({count(in), width});
+  const Tensor d_w = exec.scratch({documents_of(in), width}),
+               d_c = exec.scratch({documents_of(in), width});
   for_items(exec, in, table.backward_scratch(longest(in), in.mini_batch, in.width),
             [&](const Item& item, float* scratch) {
               table.backward(task_of(in, entering, item),

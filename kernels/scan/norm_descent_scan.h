@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/memory/exec.h"
+#include "kernels/scan/scan_fields.h"
 
 // Descent on |k + LayerNorm(k M + n) - v|^2 / 2, gradients taken where the token's mini-batch began
 // (the linear model of TTT; per head, vectors are rows, d wide):
@@ -18,6 +18,10 @@ namespace weft::kernels {
 // [tokens, heads], rows may be strided; w, c f32 [heads, width]. documents: offsets, n + 1 entries;
 // document d begins after `before[d]` of its tokens.
 struct NormDescentScan {
+  static constexpr const char* kName = "norm_descent_scan";
+  using Gradients = struct NormDescentGradients;
+  static std::span<const ScanField<NormDescentScan>> fields();
+
   ConstView q, k, v;
   ConstView eta;
   ConstView w, c;

@@ -4,59 +4,38 @@
 
 #include "core/host_access.h"
 #include "kernels/scan/cpu/isa/rank_one_scan.h"
+#include "kernels/scan/scan_checks.h"
 #include "kernels/tile/heads.h"
 #include "kernels/tile/kept.h"
 
 namespace weft::kernels {
 namespace {
 
-constexpr const char* kName = "rank_one_scan";
+bool is_delta(const RankOneScan& in) { return !given(in.alpha); }
 
-bool is_delta(const RankOneScan& in) { return in.alpha.data == nullptr; }
+int64_t keys(const RankOneScan& in) { return in.heads * in.key; }
+int64_t values(const RankOneScan& in) { return in.heads * in.value; }
+int64_t strengths(const RankOneScan& in) { return is_delta(in) ? in.heads : keys(in); }
+constexpr ScanField<RankOneScan> kFields[] = {
+    {"q", &RankOneScan::q, &RankOneScanGradients::dq, keys},
+    {"k", &RankOneScan::k, &RankOneScanGradients::dk, keys},
+    {"v", &RankOneScan::v, &RankOneScanGradients::dv, values},
+    {"log_decay", &RankOneScan::log_decay, &RankOneScanGradients::d_log_decay, keys,
+     FieldType::kF32},
+    {"alpha", &RankOneScan::alpha, &RankOneScanGradients::d_alpha, keys, FieldType::kScanOrF32,
+     Presence::kOptional},
+    {"beta", &RankOneScan::beta, &RankOneScanGradients::d_beta, strengths, FieldType::kScanOrF32},
+};
 
 const RankOneTable& scan_table(const Exec& exec, const RankOneScan& in) {
   const RankOneTables& tables = table_of<RankOneTables>(isa_for(exec.isa, in.q.dtype));
   return is_delta(in) ? tables.delta : tables.general;
 }
 
-int64_t document_count(const RankOneScan& in) {
-  return static_cast<int64_t>(in.documents.size()) - 1;
-}
-
-void check_state(const RankOneScan& in, const ConstView& state, const char* name) {
-  if (tile::absent(state)) return;
-  WEFT_CHECK(state.dtype == DType::kF32 && state.contiguous() &&
-                 state.shape.elements() == document_count(in) * in.heads * in.key * in.value,
-             "rank_one_scan: {} is {} {}, expected f32 [{}, {}, {}, {}]", name,
-             name_of(state.dtype), state.shape, document_count(in), in.heads, in.key, in.value);
-}
-
-// alpha and beta, or their gradients.
-void check_factors(const RankOneScan& in, const ConstView& alpha, const ConstView& beta) {
-  const int64_t tokens = in.q.rows(), width = in.heads * in.key;
-  if (is_delta(in)) {
-    tile::check_matrix(kName, "beta", beta, tokens, in.heads, DType::kF32);
-    return;
-  }
-  tile::check_matrix(kName, "alpha", alpha, tokens, width, in.q.dtype);
-  tile::check_matrix(kName, "beta", beta, tokens, width, in.q.dtype);
-}
-
 void check_scan(const RankOneScan& in) {
-  tile::check_heads(kName, {in.q, in.k, in.v, in.documents, in.heads, in.heads, in.key, in.value});
-  tile::check_matrix(kName, "log_decay", in.log_decay, in.q.rows(), in.heads * in.key, DType::kF32);
-  check_factors(in, in.alpha, in.beta);
-}
-
-void check_gradients(const RankOneScan& in, ConstView d_out, const RankOneScanGradients& g) {
-  const int64_t tokens = in.q.rows(), width = in.heads * in.key;
-  tile::check_matrix(kName, "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
-  tile::check_matrix(kName, "dq", g.dq, tokens, width, in.q.dtype);
-  tile::check_matrix(kName, "dk", g.dk, tokens, width, in.q.dtype);
-  tile::check_matrix(kName, "dv", g.dv, tokens, in.heads * in.value, in.v.dtype);
-  tile::check_matrix(kName, "d_log_decay", g.d_log_decay, tokens, width, DType::kF32);
-  check_factors(in, g.d_alpha, g.d_beta);
-  check_state(in, g.d_initial_state, "d_initial_state");
+  check_head_counts(in.kName, in.heads, in.heads, in.key, in.value);
+  check_inputs(in);
+  if (is_delta(in)) check_f32(in.beta, "rank_one_scan: beta");
 }
 
 // One head of one document; `index` is that of its state.
@@ -117,25 +96,27 @@ template <class Task>
 void for_items(Exec& exec, const RankOneScan& in, int64_t scratch_floats, Task task) {
   const int64_t floats = (scratch_floats + 15) / 16 * 16;
   const Tensor scratch = exec.scratch({exec.threads.size(), floats});
-  exec.threads.run_on(document_count(in) * in.heads, [&](int64_t index, int thread) {
+  exec.threads.run_on(documents_of(in) * in.heads, [&](int64_t index, int thread) {
     task(item_of(in, index), host<float>(scratch) + thread * floats);
   });
 }
 
 int64_t longest_document(const RankOneScan& in) {
   int64_t tokens = 0;
-  for (int64_t d = 0; d < document_count(in); ++d)
+  for (int64_t d = 0; d < documents_of(in); ++d)
     tokens = std::max<int64_t>(tokens, in.documents[d + 1] - in.documents[d]);
   return tokens;
 }
 
 tile::KeptOffsets kept_offsets(const RankOneTable& table, const RankOneScan& in) {
-  return tile::KeptOffsets("rank_one_scan", document_count(in) * in.heads, [&](int64_t i) {
+  return tile::KeptOffsets("rank_one_scan", documents_of(in) * in.heads, [&](int64_t i) {
     return table.kept(item_of(in, i).tokens.count, in.key, in.value);
   });
 }
 
 }  // namespace
+
+std::span<const ScanField<RankOneScan>> RankOneScan::fields() { return kFields; }
 
 int64_t rank_one_scan_kept(Exec& exec, const RankOneScan& in) {
   return kept_offsets(scan_table(exec, in), in).floats();
@@ -144,10 +125,9 @@ int64_t rank_one_scan_kept(Exec& exec, const RankOneScan& in) {
 void rank_one_scan_forward(Exec& exec, const RankOneScan& in, ConstView initial_state, View out,
                            View final_state, View kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, final_state, "final_state");
-  if (!tile::absent(out))
-    tile::check_matrix(kName, "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_state(in, "final_state", final_state);
+  if (!tile::absent(out)) check_head_output(in, "out", out);
   const RankOneTable& table = scan_table(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(
@@ -163,9 +143,9 @@ void rank_one_scan_backward(Exec& exec, const RankOneScan& in, ConstView initial
                             ConstView d_out, ConstView d_final_state,
                             const RankOneScanGradients& gradients, ConstView kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, d_final_state, "d_final_state");
-  check_gradients(in, d_out, gradients);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_gradients(in, d_out, d_final_state, gradients);
+  if (is_delta(in)) check_f32(gradients.d_beta, "rank_one_scan: d_beta");
   const RankOneTable& table = scan_table(exec, in);
   const tile::KeptOffsets offsets = kept_offsets(table, in);
   for_items(exec, in, table.backward_scratch(longest_document(in), in.key, in.value),

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/memory/exec.h"
+#include "kernels/scan/scan_fields.h"
 
 // A state that a diagonal plus rank-one matrix carries on, in chunks (per head; vectors are rows):
 //   M_t = diag(e^{g_t}) M_{t-1} + b_t^T (a_t M_{t-1}) + k_t^T v_t,    o_t = scale * q_t M_t
@@ -18,6 +18,10 @@ namespace weft::kernels {
 // offsets, n + 1 entries; each starts from its own initial state. States are f32 [n, heads, key,
 // value].
 struct RankOneScan {
+  static constexpr const char* kName = "rank_one_scan";
+  using Gradients = struct RankOneScanGradients;
+  static std::span<const ScanField<RankOneScan>> fields();
+
   ConstView q, k, v;
   ConstView log_decay;
   ConstView alpha, beta;

@@ -6,6 +6,7 @@
 
 #include "core/host_access.h"
 #include "kernels/scan/cpu/isa/scalar_scan.h"
+#include "kernels/scan/scan_checks.h"
 #include "kernels/tile/heads.h"
 #include "kernels/tile/kept.h"
 
@@ -23,28 +24,22 @@ HeadCounts counts_of(const ScalarScan& in) {
   return {in.heads, in.kv_heads, in.kv_heads};
 }
 
-void check_scan(const ScalarScan& in) {
-  const int64_t qk = in.qk_heads;
-  WEFT_CHECK(qk == 0 || (qk > 0 && in.heads % qk == 0),
-             "scalar_scan: {} heads cannot share {} query and key heads evenly", in.heads, qk);
-  // Values of a group of heads that share a key are one wide value.
-  tile::check_heads("scalar_scan", {in.q, in.k, in.v, in.documents, qk > 0 ? qk : in.heads,
-                                    qk > 0 ? qk : in.kv_heads, in.key,
-                                    qk > 0 ? in.value * (in.heads / qk) : in.value});
-  if (tile::absent(in.log_decay)) return;
-  WEFT_CHECK(in.log_decay.dtype == DType::kF32 && in.log_decay.width() == in.heads &&
-                 (is_static(in.log_decay) || in.log_decay.rows() == in.q.rows()),
-             "scalar_scan: log_decay is {} {}, expected f32 [{}, {}] or [{}]",
-             name_of(in.log_decay.dtype), in.log_decay.shape, in.q.rows(), in.heads, in.heads);
-}
+int64_t queries(const ScalarScan& in) { return counts_of(in).q * in.key; }
+int64_t keys(const ScalarScan& in) { return counts_of(in).k * in.key; }
+int64_t values(const ScalarScan& in) { return counts_of(in).v * in.value; }
+int64_t heads(const ScalarScan& in) { return in.heads; }
+constexpr ScanField<ScalarScan> kFields[] = {
+    {"q", &ScalarScan::q, &ScalarScanGradients::dq, queries},
+    {"k", &ScalarScan::k, &ScalarScanGradients::dk, keys},
+    {"v", &ScalarScan::v, &ScalarScanGradients::dv, values},
+    {"log_decay", &ScalarScan::log_decay, &ScalarScanGradients::d_log_decay, heads, FieldType::kF32,
+     Presence::kOptionalWithGradient, FieldRows::kTokensOrOne},
+};
 
-void check_state(const ScalarScan& in, const ConstView& state, const char* name) {
-  if (tile::absent(state)) return;
-  const auto documents = static_cast<int64_t>(in.documents.size()) - 1;
-  WEFT_CHECK(state.dtype == DType::kF32 && state.contiguous() &&
-                 state.shape.elements() == documents * in.heads * in.key * in.value,
-             "scalar_scan: {} is {} {}, expected f32 [{}, {}, {}, {}]", name, name_of(state.dtype),
-             state.shape, documents, in.heads, in.key, in.value);
+void check_scan(const ScalarScan& in) {
+  check_head_counts(in.kName, in.heads, counts_of(in).q, in.key, in.value);
+  check_head_counts(in.kName, in.heads, counts_of(in).v, in.key, in.value);
+  check_inputs(in);
 }
 
 // One head of one span of tokens. A span is a document, or a piece of a long one where there is too
@@ -228,19 +223,9 @@ struct HeadGradient {
   int64_t group, width;
 };
 
-void check_gradients(const ScalarScan& in, ConstView d_out, const ScalarScanGradients& g) {
-  const int64_t tokens = in.q.rows();
-  check_state(in, g.d_initial_state, "d_initial_state");
-  tile::check_matrix("scalar_scan", "d_out", d_out, tokens, in.heads * in.value, in.v.dtype);
-  const HeadCounts n = counts_of(in);
-  tile::check_matrix("scalar_scan", "dq", g.dq, tokens, n.q * in.key, in.q.dtype);
-  tile::check_matrix("scalar_scan", "dk", g.dk, tokens, n.k * in.key, in.k.dtype);
-  tile::check_matrix("scalar_scan", "dv", g.dv, tokens, n.v * in.value, in.v.dtype);
-  if (tile::absent(g.d_log_decay)) return;
-  tile::check_matrix("scalar_scan", "d_log_decay", g.d_log_decay, tokens, in.heads, DType::kF32);
-}
-
 }  // namespace
+
+std::span<const ScanField<ScalarScan>> ScalarScan::fields() { return kFields; }
 
 int64_t scalar_scan_kept(Exec& exec, const ScalarScan& in) {
   return kept_offsets(table_of<ScanTable>(isa_for(exec.isa, in.q.dtype)), in, items_of(in))
@@ -250,9 +235,9 @@ int64_t scalar_scan_kept(Exec& exec, const ScalarScan& in) {
 void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_state, View out,
                          View final_state, View kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, final_state, "final_state");
-  tile::check_matrix("scalar_scan", "out", out, in.q.rows(), in.heads * in.value, in.v.dtype);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_state(in, "final_state", final_state);
+  check_head_output(in, "out", out);
   const ScanTable& table = table_of<ScanTable>(isa_for(exec.isa, in.q.dtype));
   const std::vector<Item> items = items_of(in);
   const bool cut = are_cut(items);
@@ -275,9 +260,8 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
                           ConstView d_out, ConstView d_final_state,
                           const ScalarScanGradients& gradients, ConstView kept) {
   check_scan(in);
-  check_state(in, initial_state, "initial_state");
-  check_state(in, d_final_state, "d_final_state");
-  check_gradients(in, d_out, gradients);
+  check_head_state(in, "initial_state", initial_state);
+  check_head_gradients(in, d_out, d_final_state, gradients);
 
   const HeadCounts n = counts_of(in);
   const HeadGradient dq(exec, gradients.dq, in.heads, n.q, in.key),
@@ -313,7 +297,7 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
 
 void scalar_scan_summary(Exec& exec, const ScalarScan& in, View update, View total) {
   check_scan(in);
-  check_state(in, update, "update");
+  check_head_state(in, "update", update);
   const std::vector<Item> items = items_of(in);
   const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
   const std::vector<float> totals = span_updates(exec, in, items, {}, spans);
@@ -323,7 +307,7 @@ void scalar_scan_summary(Exec& exec, const ScalarScan& in, View update, View tot
 void scalar_scan_state_gradient(Exec& exec, const ScalarScan& in, ConstView d_out,
                                 View d_initial_state) {
   check_scan(in);
-  check_state(in, d_initial_state, "d_initial_state");
+  check_head_state(in, "d_initial_state", d_initial_state);
   const std::vector<Item> items = items_of(in);
   const Tensor spans = exec.scratch({static_cast<int64_t>(items.size()), in.key, in.value});
   const std::vector<float> totals = span_updates(exec, in, items, d_out, spans);

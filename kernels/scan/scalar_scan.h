@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "core/memory/exec.h"
+#include "kernels/scan/scan_fields.h"
 
 // Linear attention with one decay per head and token, in chunks:
 //   M_t = e^{g_t} M_{t-1} + k_t^T v_t,   o_t = scale * q_t M_t        (per head; vectors are rows)
@@ -16,6 +16,10 @@ namespace weft::kernels {
 // 0. documents: offsets of the documents, n + 1 entries from 0 to tokens; each starts from its own
 // initial state. States are f32 [n, heads, key, value].
 struct ScalarScan {
+  static constexpr const char* kName = "scalar_scan";
+  using Gradients = struct ScalarScanGradients;
+  static std::span<const ScanField<ScalarScan>> fields();
+
   ConstView q, k, v;
   ConstView log_decay;
   std::span<const int32_t> documents;
