@@ -29,6 +29,12 @@ struct ScalarScan {
   int64_t qk_heads = 0;
 };
 
+// How many heads each input has.
+struct ScalarHeads {
+  int64_t q, k, v;
+};
+ScalarHeads heads_of(const ScalarScan& in);
+
 // Floats that forward may leave for backward: the states between chunks.
 int64_t scalar_scan_kept(Exec& exec, const ScalarScan& in);
 

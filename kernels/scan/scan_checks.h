@@ -100,4 +100,40 @@ GradientBytes bytes_of_gradients(const typename Scan::Gradients& gradients) {
   return bytes;
 }
 
+// Sums and products per token and head of a scan in chunks, those of matrices alone: decays and
+// gates are small beside them.
+struct ScanFlops {
+  double forward = 0;
+  double states_alone = 0;  // forward without queries and outputs
+  double scores = 0;        // backward computes them again
+};
+inline constexpr double kCountedChunk = 64;  // tokens; most programs walk in such chunks
+
+// `entering`, `leaving`: bytes of states (and what is kept for backward).
+template <class Scan>
+KernelCall forward_call(const char* name, const Scan& in, const ScanFlops& flops, int64_t entering,
+                        ConstView out, int64_t leaving) {
+  const bool reads = given(out);  // queries
+  return {.name = name,
+          .type = type_of(in),
+          .flops = static_cast<double>(tokens_of(in) * in.heads) *
+                   (reads ? flops.forward : flops.states_alone),
+          .read = bytes_of_inputs(in) - (reads ? 0 : bytes_of(in.q)) + entering,
+          .written = bytes_of(out) + leaving};
+}
+
+// Every product of forward gives two: one for the gradient of each factor.
+template <class Scan>
+KernelCall backward_call(const char* name, const Scan& in, const ScanFlops& flops, int64_t entering,
+                         ConstView d_out, const typename Scan::Gradients& gradients,
+                         int64_t leaving, ConstView kept) {
+  const GradientBytes bytes = bytes_of_gradients<Scan>(gradients);
+  return {.name = name,
+          .type = type_of(in),
+          .flops = static_cast<double>(tokens_of(in) * in.heads) *
+                   (2 * flops.forward + flops.scores + (given(kept) ? 0 : flops.states_alone)),
+          .read = bytes_of_inputs(in) + entering + bytes_of(d_out, kept) + bytes.read,
+          .written = bytes.written + leaving};
+}
+
 }  // namespace weft::kernels

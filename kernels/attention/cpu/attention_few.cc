@@ -1,4 +1,4 @@
-#include "kernels/attention/attention_few.h"
+#include "kernels/attention/cpu/attention_few.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "core/host_access.h"
 #include "kernels/attention/cpu/isa/attention_few.h"
 
-namespace weft::kernels {
+namespace weft::kernels::cpu {
 namespace {
 
 constexpr int64_t kChunk = 512;  // keys of a task: some 100 us beside the cost of handing it out
@@ -134,4 +134,4 @@ void few_queries_forward(Exec& exec, const Attention& in, const Forgetting& forg
   });
 }
 
-}  // namespace weft::kernels
+}  // namespace weft::kernels::cpu

@@ -1,12 +1,12 @@
 #pragma once
 
 #include "kernels/attention/attention_ranges.h"
-#include "kernels/attention/forgetting.h"
+#include "kernels/attention/cpu/forgetting.h"
 
 // Forward attention of documents with a few queries, as in decoding: a block of queries would be
 // mostly empty, and a long cache would keep one thread busy. Keys are dealt out in chunks, whose
-// results are put together in order. Inside kernels/.
-namespace weft::kernels {
+// results are put together in order.
+namespace weft::kernels::cpu {
 
 // From 8 queries on, a strip of the blocks, which is 16 queries wide, costs less.
 inline bool has_few_queries(const AttentionRange& range) {
@@ -18,4 +18,4 @@ inline bool has_few_queries(const AttentionRange& range) {
 void few_queries_forward(Exec& exec, const Attention& in, const Forgetting& forgetting,
                          int64_t key_block, View out, View log_sum_exp);
 
-}  // namespace weft::kernels
+}  // namespace weft::kernels::cpu
