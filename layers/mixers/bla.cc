@@ -1,9 +1,8 @@
 // Basic linear attention.   M_t = M_{t-1} + phi(k_t)^T v_t,   o_t = dk^{-1/2} phi(q_t) M_t
 // optionally divided by the sum of its weights, dk^{-1/2} phi(q_t) . z_t with z_t = z_{t-1} +
 // phi(k_t).
-#include <cmath>
-
-#include "layers/mixers/shell.h"
+#include "layers/mixers/linear_mixer.h"
+#include "layers/recurrence/scalar.h"
 
 namespace weft {
 namespace {
@@ -35,13 +34,14 @@ kernels::Activation activation_named(const std::string& name) {
 
 std::unique_ptr<Mixer> make_bla(const MixerBuild& build) {
   const auto o = read_options<BlaOptions>(build.options, "bla");
-  ScalarRule rule{.heads = resolve(build, o.heads),
-                  .feature_map = activation_named(o.feature_map),
-                  .short_conv = o.short_conv,
-                  .normalize = o.normalize,
-                  .output_gate = o.output_gate};
-  rule.scale = 1.0f / std::sqrt(static_cast<float>(rule.heads.dk));
-  return std::make_unique<ScalarShell>(build, std::move(rule));
+  const HeadOptions h = resolve(build, o.heads);
+  return std::make_unique<LinearMixer>(
+      build, LinearSpec{.heads = LinearHeads(h),
+                        .convs = last_if(o.short_conv),
+                        .map = activation_named(o.feature_map),
+                        .core = core_of<ScalarRecurrence, 1>({h, key_scale(h.dk), o.normalize}),
+                        .gate = silu_gate(o.output_gate),
+                        .output_gradient = build.compute});
 }
 
 std::vector<FieldInfo> options_of_bla() { return describe<BlaOptions>(); }

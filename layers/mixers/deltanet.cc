@@ -1,7 +1,7 @@
 // DeltaNet: the delta rule.   M_t = (I - b_t k_t^T k_t) M_{t-1} + b_t k_t^T v_t,   o_t = dk^{-1/2}
 // q_t M_t with short convolutions on q, k, v, keys and queries of length one and b_t = sigmoid of a
 // projection.
-#include "layers/mixers/shell_delta.h"
+#include "layers/mixers/linear_delta.h"
 
 namespace weft {
 namespace {
@@ -25,16 +25,13 @@ void fields(FieldVisitor& f, DeltanetOptions& c) {
 
 std::unique_ptr<Mixer> make_deltanet(const MixerBuild& build) {
   const auto o = read_options<DeltanetOptions>(build.options, "deltanet");
-  const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
-  return std::make_unique<DeltaShell>(build,
-                                      DeltaRule{.heads = heads.heads,
-                                                .value_heads = heads.heads,
-                                                .dk = heads.dk,
-                                                .dv = heads.dv,
-                                                .short_conv = o.short_conv,
-                                                .decay = false,
-                                                .beta_factor = o.negative_eigenvalues ? 2.0f : 1.0f,
-                                                .output_gate = o.output_gate});
+  const HeadOptions h = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
+  return std::make_unique<LinearMixer>(
+      build, delta_spec(build, {.heads = h,
+                                .value_heads = h.heads,
+                                .short_conv = o.short_conv,
+                                .negative_eigenvalues = o.negative_eigenvalues,
+                                .output_gate = o.output_gate}));
 }
 
 std::vector<FieldInfo> options_of_deltanet() { return describe<DeltanetOptions>(); }

@@ -4,7 +4,7 @@
 // and g_t = -e^{A_log} softplus(projection + dt_bias) per head.
 #include <algorithm>
 
-#include "layers/mixers/shell_delta.h"
+#include "layers/mixers/linear_delta.h"
 
 namespace weft {
 namespace {
@@ -41,18 +41,16 @@ int64_t value_heads_of(const MixerBuild& build, int64_t heads, int64_t value_hea
 
 std::unique_ptr<Mixer> make_gated_deltanet(const MixerBuild& build) {
   const auto o = read_options<GatedDeltanetOptions>(build.options, "gated_deltanet");
-  const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
-  return std::make_unique<DeltaShell>(
-      build, DeltaRule{.heads = heads.heads,
-                       .value_heads = value_heads_of(build, heads.all_heads, o.value_heads) /
-                                      heads.all_heads * heads.heads,
-                       .dk = heads.dk,
-                       .dv = heads.dv,
-                       .short_conv = o.short_conv,
-                       .decay = true,
-                       .beta_factor = o.negative_eigenvalues ? 2.0f : 1.0f,
-                       .output_gate = o.output_gate,
-                       .norm_epsilon = static_cast<float>(o.norm_eps)});
+  const HeadOptions h = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
+  const int64_t values = value_heads_of(build, h.all_heads, o.value_heads);
+  LinearSpec spec = delta_spec(build, {.heads = h,
+                                       .value_heads = values / h.all_heads * h.heads,
+                                       .short_conv = o.short_conv,
+                                       .negative_eigenvalues = o.negative_eigenvalues,
+                                       .output_gate = o.output_gate});
+  spec.gates.push_back({.name = "a_proj", .slot = 1, .map = GateSpec::Map::kHeadDecay});
+  spec.finish.epsilon = static_cast<float>(o.norm_eps);
+  return std::make_unique<LinearMixer>(build, std::move(spec));
 }
 
 std::vector<FieldInfo> options_of_gated_deltanet() { return describe<GatedDeltanetOptions>(); }

@@ -2,26 +2,30 @@
 //   M_t = diag(e^{g_t + i p_t}) M_{t-1} + k_t^T v_t,   o_t = dk^{-1/2} Re(q_t M_t)
 // g = logsigmoid(a_proj(x)) / 16, p = p_proj(x) in radians. The phases start small but not at zero,
 // where their gradient would vanish.
-#include "layers/mixers/shell_gates.h"
+#include "layers/mixers/linear_decays.h"
 #include "layers/recurrence/complex_diagonal.h"
 
 namespace weft {
 namespace {
 
-struct GateloopOptions : GatesOptions {};
+struct GateloopOptions : DecayOptions {};
 
 void fields(FieldVisitor& f, GateloopOptions& c) {
   head_fields(f, c.heads.heads, c.heads.dk, c.heads.dv);
-  gate_fields(f, c);
+  decay_fields(f, c);
 }
 
 }  // namespace
 
 std::unique_ptr<Mixer> make_gateloop(const MixerBuild& build) {
   auto o = read_options<GateloopOptions>(build.options, "gateloop");
-  o.heads = resolve(build, o.heads);
-  return std::make_unique<GatesShell<ComplexDiagonalRecurrence>>(
-      build, o, SecondGate{"p_proj", o.heads.dk, SecondGate::Kind::kPlain});
+  const HeadOptions h = o.heads = resolve(build, o.heads);
+  LinearSpec spec =
+      decay_spec(build, o, core_of<ComplexDiagonalRecurrence, 2>({h, key_scale(h.dk)}));
+  spec.gates = {
+      channel_decay("a_proj", h.dk, o.gate_divisor),
+      {.name = "p_proj", .slot = 1, .width = h.dk, .bias = GateSpec::Bias::kOfProjection}};
+  return std::make_unique<LinearMixer>(build, std::move(spec));
 }
 
 std::vector<FieldInfo> options_of_gateloop() { return describe<GateloopOptions>(); }

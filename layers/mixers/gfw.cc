@@ -3,26 +3,29 @@
 // a = logsigmoid(a_proj(x)) / 16, c = logsigmoid(c_proj(x)) / 16; gate_divisor = 1 gives the
 // literal form, whose memory is short at the start. Query heads that share a key and a value share
 // its decays, as in gla.
-#include "layers/mixers/shell_gates.h"
+#include "layers/mixers/linear_decays.h"
 #include "layers/recurrence/two_sided.h"
 
 namespace weft {
 namespace {
 
-struct GfwOptions : GatesOptions {};
+struct GfwOptions : DecayOptions {};
 
 void fields(FieldVisitor& f, GfwOptions& c) {
   fields(f, c.heads);
-  gate_fields(f, c);
+  decay_fields(f, c);
 }
 
 }  // namespace
 
 std::unique_ptr<Mixer> make_gfw(const MixerBuild& build) {
   auto o = read_options<GfwOptions>(build.options, "gfw");
-  o.heads = resolve(build, o.heads);
-  return std::make_unique<GatesShell<TwoSidedRecurrence>>(
-      build, o, SecondGate{"c_proj", o.heads.dv, SecondGate::Kind::kLogDecay});
+  const HeadOptions h = o.heads = resolve(build, o.heads);
+  GateSpec values = channel_decay("c_proj", h.dv, o.gate_divisor);
+  values.slot = 1;
+  LinearSpec spec = decay_spec(build, o, core_of<TwoSidedRecurrence, 2>({h, key_scale(h.dk)}));
+  spec.gates = {channel_decay("a_proj", h.dk, o.gate_divisor), values};
+  return std::make_unique<LinearMixer>(build, std::move(spec));
 }
 
 std::vector<FieldInfo> options_of_gfw() { return describe<GfwOptions>(); }

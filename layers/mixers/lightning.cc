@@ -5,8 +5,9 @@
 // gate by a sigmoid and norm all heads at once, which are options of their own.
 #include <cmath>
 
-#include "layers/mixers/shell.h"
+#include "layers/mixers/linear_mixer.h"
 #include "layers/recurrence/fixed_decays.h"
+#include "layers/recurrence/scalar.h"
 
 namespace weft {
 namespace {
@@ -53,24 +54,29 @@ std::vector<float> minimax_log_decays(int64_t heads, int64_t layer, int64_t laye
 
 std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
   const auto o = read_options<LightningOptions>(build.options, "lightning");
-  ScalarRule rule{
-      .heads = resolve(build, o.heads),
-      .feature_map = kernels::Activation::kSilu,
-      .map_values = o.map_values,
-      .short_conv = o.short_conv,
-      .output_gate = o.output_gate,
-      .gate = o.gate == "silu" ? kernels::GateActivation::kSilu : kernels::GateActivation::kSigmoid,
-      .joint_norm = o.joint_norm,
-      .norm_epsilon = static_cast<float>(o.norm_eps)};
+  const HeadOptions h = resolve(build, o.heads);
   double factor = o.layer_factor;
   if (o.layer_decay && build.layers > 1) {
     factor *= 1.0 - static_cast<double>(build.layer) / static_cast<double>(build.layers - 1) + 1e-5;
   }
-  const int64_t heads = rule.heads.all_heads;
-  rule.log_decay = rule.heads.here(
-      o.decay_rule == "minimax" ? minimax_log_decays(heads, build.layer, build.layers, factor)
-                                : alibi_log_decays(heads, factor));
-  return std::make_unique<ScalarShell>(build, std::move(rule));
+  OutputGate gate = silu_gate(o.output_gate);
+  if (o.output_gate && o.gate == "sigmoid") gate.kind = kernels::GateActivation::kSigmoid;
+  return std::make_unique<LinearMixer>(
+      build,
+      LinearSpec{
+          .heads = LinearHeads(h),
+          .convs = last_if(o.short_conv),
+          .map = kernels::Activation::kSilu,
+          .mapped = o.map_values ? LinearSpec::Mapped::kQKV : LinearSpec::Mapped::kQK,
+          .log_decay =
+              h.here(o.decay_rule == "minimax"
+                         ? minimax_log_decays(h.all_heads, build.layer, build.layers, factor)
+                         : alibi_log_decays(h.all_heads, factor)),
+          .core = core_of<ScalarRecurrence, 1>({h}),
+          .gate = gate,
+          .finish = {.norm = o.joint_norm ? FinishSpec::Norm::kJoint : FinishSpec::Norm::kHead,
+                     .epsilon = static_cast<float>(o.norm_eps)},
+          .output_gradient = build.compute});
 }
 
 std::vector<FieldInfo> options_of_lightning() { return describe<LightningOptions>(); }

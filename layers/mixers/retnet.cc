@@ -1,9 +1,8 @@
 // RetNet: a fixed decay per head.   M_t = a_h M_{t-1} + k_t^T v_t,   o_t = dk^{-1/2} q_t M_t
 // with a_h = 1 - 2^{-5-h}, h counted over all heads of the layer, and rotated q and k.
-#include <cmath>
-
-#include "layers/mixers/shell.h"
+#include "layers/mixers/linear_mixer.h"
 #include "layers/recurrence/fixed_decays.h"
+#include "layers/recurrence/scalar.h"
 
 namespace weft {
 namespace {
@@ -28,15 +27,16 @@ void fields(FieldVisitor& f, RetnetOptions& c) {
 
 std::unique_ptr<Mixer> make_retnet(const MixerBuild& build) {
   const auto o = read_options<RetnetOptions>(build.options, "retnet");
-  ScalarRule rule{.heads = resolve(build, o.heads),
-                  .short_conv = o.short_conv,
-                  .rope = o.rope,
-                  .rope_base = o.rope_base,
-                  .output_gate = o.output_gate};
-  if (o.rope) check_rotary(build, rule.heads.dk, rule.heads.dk);
-  rule.scale = 1.0f / std::sqrt(static_cast<float>(rule.heads.dk));
-  rule.log_decay = rule.heads.here(retnet_log_decays(rule.heads.all_heads));
-  return std::make_unique<ScalarShell>(build, std::move(rule));
+  const HeadOptions h = resolve(build, o.heads);
+  if (o.rope) check_rotary(build, h.dk, h.dk);
+  return std::make_unique<LinearMixer>(
+      build, LinearSpec{.heads = LinearHeads(h),
+                        .convs = last_if(o.short_conv),
+                        .rope_base = o.rope ? std::optional(o.rope_base) : std::nullopt,
+                        .log_decay = h.here(retnet_log_decays(h.all_heads)),
+                        .core = core_of<ScalarRecurrence, 1>({h, key_scale(h.dk)}),
+                        .gate = silu_gate(o.output_gate),
+                        .output_gradient = build.compute});
 }
 
 std::vector<FieldInfo> options_of_retnet() { return describe<RetnetOptions>(); }

@@ -2,7 +2,7 @@
 //   S_t = eta_t S_{t-1} - theta_t k_t^T (k_t A_t - v_t)
 //   M_t = (1 - alpha_t) M_{t-1} + S_t,   o_t = dk^{-1/2} q_t M_t
 // theta, alpha, eta are sigmoids of projections; A_t is M at the start of the token's mini-batch.
-#include "layers/mixers/shell_descent.h"
+#include "layers/mixers/linear_descent.h"
 
 namespace weft {
 namespace {
@@ -24,14 +24,13 @@ void fields(FieldVisitor& f, TitansOptions& c) {
 
 std::unique_ptr<Mixer> make_titans(const MixerBuild& build) {
   const auto o = read_options<TitansOptions>(build.options, "titans");
-  const HeadOptions heads = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
-  return std::make_unique<DescentShell>(
-      build, DescentRule{.heads = heads.heads,
-                         .dk = heads.dk,
-                         .dv = heads.dv,
-                         .gates = {{"theta_proj", 0.0}, {"alpha_proj", -4.0}, {"eta_proj", 0.0}},
-                         .mini_batch = o.mini_batch,
-                         .output_gate = o.output_gate});
+  const HeadOptions h = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
+  LinearSpec spec{.heads = LinearHeads(h),
+                  .gates = {descent_gate("theta_proj", 0, 0.0), descent_gate("alpha_proj", 1, -4.0),
+                            descent_gate("eta_proj", 2, 0.0)},
+                  .core = momentum_core(h, o.mini_batch),
+                  .gate = silu_gate(o.output_gate)};
+  return std::make_unique<LinearMixer>(build, std::move(spec));
 }
 
 std::vector<FieldInfo> options_of_titans() { return describe<TitansOptions>(); }

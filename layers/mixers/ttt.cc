@@ -3,9 +3,9 @@
 // eta_t = eta_base * sigmoid of a projection; A_t is M at the start of the token's mini-batch. With
 // mini-batches of one token it is DeltaNet with beta = eta.
 // With inner_norm the inner model is k + LayerNorm(k M + n) (TTT-Linear;
-// layers/mixers/shell_inner_norm.h): not affine in its state, so that sequence ranks run one after
+// layers/mixers/linear_descent.h): not affine in its state, so that sequence ranks run one after
 // the other, and mini-batches too.
-#include "layers/mixers/shell_descent.h"
+#include "layers/mixers/linear_descent.h"
 
 namespace weft {
 namespace {
@@ -58,14 +58,17 @@ std::unique_ptr<Mixer> make_ttt(const MixerBuild& build) {
         "nearest that works is dv = {}",
         place_of(build.options, "dv"), heads.dv, heads.dk, heads.dk);
   }
-  return std::make_unique<DescentShell>(build, DescentRule{.heads = heads.heads,
-                                                           .dk = heads.dk,
-                                                           .dv = heads.dv,
-                                                           .gates = {{"eta_proj", 0.0}},
-                                                           .rate = static_cast<float>(o.eta_base),
-                                                           .mini_batch = o.mini_batch,
-                                                           .output_gate = o.output_gate,
-                                                           .inner_norm = o.inner_norm});
+  GateSpec rate = descent_gate("eta_proj", 0, 0.0);
+  rate.factor = static_cast<float>(o.eta_base);
+  LinearSpec spec{.heads = LinearHeads(heads),
+                  .gates = {rate},
+                  .core = descent_core(build.compute, heads, o.mini_batch),
+                  .gate = silu_gate(o.output_gate)};
+  if (o.inner_norm) {
+    spec.core = inner_norm_core(heads, o.mini_batch);
+    spec.core_weights = Weights::kLast;
+  }
+  return std::make_unique<LinearMixer>(build, std::move(spec));
 }
 
 std::vector<FieldInfo> options_of_ttt() { return describe<TttOptions>(); }
