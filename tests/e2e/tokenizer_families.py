@@ -1,8 +1,11 @@
 """Small vocabularies of every family that Weft reads, made by the `tokenizers` package."""
+import base64
 import glob
+import io
 import json
 import os
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -112,4 +115,140 @@ def metaspace_split(texts, size):
     return metaspace(texts, size, pre, pre)
 
 
-FAMILIES = {f.__name__: f for f in (gpt2, roberta_like, llama3, qwen2, mistral_legacy, mistral, metaspace_split)}
+def fields(message):
+    """Numbers and bytes of a protobuf message, by field."""
+    at, found = 0, {}
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = message[at], at + 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+    while at < len(message):
+        key = varint()
+        size = {1: 8, 5: 4}.get(key & 7) or varint()
+        if key & 7:
+            found.setdefault(key >> 3, []).append(message[at:at + size])
+            at += size
+        else:
+            found.setdefault(key >> 3, []).append(size)
+    return found
+
+
+# Replacements of one and of several characters, by nothing, and of a string whose beginning has one too.
+RULES = ["41 30A\tC5", "65 301\tE9", "2460 301\t32", "FF21\t41", "2460\t31", "3000\t20", "A0\t20", "A\t20", "9\t20", "200B\t",
+         "1\t", "2026\t2E 2E 2E", "AC00 AE\t41", "DF\t73 73", "D A\t20", "FB01\t66 69"]
+charsmaps = {}
+
+
+def charsmap(rule):
+    """SentencePiece's map of a rule's name, or of RULES, in base64."""
+    if rule not in charsmaps:
+        table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "charsmap_rules.tsv")
+        rules = {"normalization_rule_name": rule}
+        if rule == "RULES":
+            with open(table, "w", encoding="utf-8") as out:
+                out.write("\n".join(RULES) + "\n")
+            rules = {"normalization_rule_tsv": table}
+        model = io.BytesIO()
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a few words", "of a text"] * 20), vocab_size=20, hard_vocab_limit=False,
+                                                 model_writer=model, minloglevel=2, **rules)
+        if rule == "RULES":
+            os.remove(table)
+        charsmaps[rule] = base64.b64encode(fields(fields(model.getvalue())[3][0])[2][0]).decode()
+    return charsmaps[rule]
+
+
+def unigram(texts, size, pre, normalizer=None, decoder=None, fallback=False):
+    t = Tokenizer(models.Unigram())
+    t.pre_tokenizer = pre_tokenizers.Metaspace(replacement=MARK, prepend_scheme="always")
+    special = ["<pad>", "</s>", "<unk>"] + (["<0x%02X>" % i for i in range(256)] if fallback else [])
+    t.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=size + len(special), special_tokens=special, unk_token="<unk>",
+                                                         show_progress=False))
+    j = json.loads(t.to_str())
+    j["added_tokens"] = [a for a in j["added_tokens"] if not a["content"].startswith("<0x")]
+    j["normalizer"], j["pre_tokenizer"], j["decoder"] = normalizer, pre, decoder or {
+        "type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
+    j["model"]["byte_fallback"] = fallback
+    j["post_processor"] = {"type": "TemplateProcessing",
+                           "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+                           "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+                           "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}}
+    return j
+
+
+ALWAYS = {"type": "Metaspace", "replacement": MARK, "prepend_scheme": "always", "split": True}
+STORED = "RULES"  # the map in files that are stored; whole ones have 300 kB
+
+
+def t5(texts, size, rule="nmt_nfkc"):
+    """As XLM-R too."""
+    pre = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, ALWAYS]}
+    return unigram(texts, size, pre, {"type": "Precompiled", "precompiled_charsmap": charsmap(rule)})
+
+
+def t5_later(texts, size, rule="nmt_nfkc"):
+    norm = {"type": "Sequence", "normalizers": [
+        {"type": "Strip", "strip_left": False, "strip_right": True},
+        {"type": "Precompiled", "precompiled_charsmap": charsmap(rule)},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": MARK}]}
+    return unigram(texts, size, ALWAYS, norm)
+
+
+def albert(texts, size, rule="nmt_nfkc_cf"):
+    norm = {"type": "Sequence", "normalizers": [
+        {"type": "Replace", "pattern": {"String": "``"}, "content": "\""},
+        {"type": "Replace", "pattern": {"String": "''"}, "content": "\""},
+        {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"},
+        {"type": "Precompiled", "precompiled_charsmap": charsmap(rule)},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]}
+    return unigram(texts, size, ALWAYS, norm)
+
+
+def unigram_bytes(texts, size):
+    """Nothing cuts the text, and bytes to fall back on."""
+    norm = {"type": "Sequence", "normalizers": [{"type": "Nmt"}, {"type": "Prepend", "prepend": MARK},
+                                                {"type": "Replace", "pattern": {"String": " "}, "content": MARK}]}
+    return unigram(texts, size, None, norm, FALLBACK, fallback=True)
+
+
+def gemma(texts, size):
+    norm = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+    pre = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    decoder = dict(FALLBACK, decoders=FALLBACK["decoders"][:3])
+    return metaspace(texts, size, pre, decoder, norm)
+
+
+def word_piece(texts, size, normalizer, pre, post, decoder):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=30))
+    t.normalizer, t.pre_tokenizer, t.decoder = normalizer, pre, decoder
+    t.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=size + 150, show_progress=False, limit_alphabet=150, special_tokens=[
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]))
+    t.post_processor = post
+    return json.loads(t.to_str())
+
+
+def bert(texts, size):
+    post = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+                                         special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return word_piece(texts, size, normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer(), post, decoders.WordPiece())
+
+
+def bert_cased(texts, size):
+    return word_piece(texts, size, normalizers.BertNormalizer(handle_chinese_chars=False, lowercase=False),
+                      pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("merged_with_next")]),
+                      processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)), decoders.WordPiece(cleanup=False))
+
+
+def stored(make):
+    """A family as it is stored: of small files."""
+    small = {t5, t5_later, albert}
+    return (lambda texts, size: make(texts, size, STORED)) if make in small else make
+
+
+FAMILIES = {f.__name__: f for f in (gpt2, roberta_like, llama3, qwen2, mistral_legacy, mistral, metaspace_split, t5, t5_later,
+                                    albert, unigram_bytes, gemma, bert, bert_cased)}

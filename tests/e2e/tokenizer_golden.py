@@ -18,7 +18,7 @@ random.seed(11)
 for name, make in tokenizer_families.FAMILIES.items():
     path = os.path.join(folder, name + ".json")
     with open(path, "w", encoding="utf-8") as out:
-        json.dump(make([tokenizer_families.WORLD] * 5 + tokenizer_families.corpus()[:3], 420), out, separators=(",", ":"))
+        json.dump(tokenizer_families.stored(make)([tokenizer_families.WORLD] * 5 + tokenizer_families.corpus()[:3], 420), out, separators=(",", ":"))
         out.write("\n")
     package = tokenizers.Tokenizer.from_file(path)
     cases = []

@@ -49,5 +49,10 @@ def fuzzed(random, words=WORDS):
     return "".join(out)
 
 
+def every_character():
+    """Every code point alone among letters, with an accent, and behind its neighbour."""
+    return ["a%sb %s\u0301 x%s%s\u200d" % (c, c, d, c) for c, d in zip(KNOWN + HIGH, HIGH + KNOWN)]
+
+
 if __name__ == "__main__":
     print(len(KNOWN), "code points", file=sys.stderr)

@@ -1,13 +1,18 @@
 // Any bytes as a tokenizer.json: refused, or a tokenizer whose ids are in its vocabulary.
 //
 // sources: core/data/tokenizer/added_tokens.cc core/data/tokenizer/bpe.cc
-// sources: core/data/tokenizer/byte_alphabet.cc core/data/tokenizer/decoder.cc
+// sources: core/data/tokenizer/byte_alphabet.cc core/data/tokenizer/charsmap.cc
+// sources: core/data/tokenizer/decoder.cc core/data/tokenizer/graphemes.cc
 // sources: core/data/tokenizer/hf_tokenizer.cc core/data/tokenizer/json_part.cc
-// sources: core/data/tokenizer/normalizer.cc core/data/tokenizer/post_processor.cc
-// sources: core/data/tokenizer/pre_tokenizer.cc core/data/tokenizer/regex.cc
-// sources: core/data/tokenizer/replace.cc core/data/tokenizer/unicode.cc core/data/tokenizer.cc
-// sources: core/base/utf8.cc core/files/mapped_file.cc core/files/regular_file.cc
-// sources: core/base/error.cc
+// sources: core/data/tokenizer/normalizer.cc core/data/tokenizer/normalizer_steps.cc
+// sources: core/data/tokenizer/post_processor.cc core/data/tokenizer/pre_tokenizer.cc
+// sources: core/data/tokenizer/regex.cc core/data/tokenizer/replace.cc
+// sources: core/data/tokenizer/trie.cc core/data/tokenizer/unicode.cc
+// sources: core/data/tokenizer/unigram.cc core/data/tokenizer/vocabulary.cc
+// sources: core/data/tokenizer/word_cache.cc core/data/tokenizer/word_model.cc
+// sources: core/data/tokenizer/word_piece.cc core/data/tokenizer.cc
+// sources: core/base/base64.cc core/base/utf8.cc core/files/mapped_file.cc
+// sources: core/files/regular_file.cc core/base/error.cc
 // libraries: -lfmt -lpcre2-8 -licuuc -lxxhash
 // seeds: tests/fuzz/seeds/tokenizer_json tests/golden/tokenizers
 #include <cstdlib>

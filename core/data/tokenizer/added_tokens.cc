@@ -9,13 +9,6 @@
 namespace weft {
 namespace {
 
-// Where the last character of valid UTF-8 begins.
-size_t last_character(std::string_view text) {
-  size_t at = text.size() - 1;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
-  return at;
-}
-
 bool word_ends(std::string_view text) {
   if (text.empty()) return false;
   size_t at = last_character(text);
@@ -25,24 +18,6 @@ bool word_ends(std::string_view text) {
 bool word_begins(std::string_view text) {
   size_t at = 0;
   return !text.empty() && is_word_character(next_code_point(text, at));
-}
-
-size_t white_space_begin(std::string_view text) {  // of the white space at the end
-  while (!text.empty()) {
-    const size_t last = last_character(text);
-    size_t at = last;
-    if (!is_white_space(next_code_point(text, at))) break;
-    text = text.substr(0, last);
-  }
-  return text.size();
-}
-
-size_t white_space_end(std::string_view text) {  // of the white space at the beginning
-  size_t end = 0;
-  for (size_t at = 0; at < text.size(); end = at) {
-    if (!is_white_space(next_code_point(text, at))) break;
-  }
-  return end;
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "core/base/error.h"
 #include "core/base/utf8.h"
@@ -22,20 +21,6 @@ bool has_inner_mark(std::string_view token) {
   return false;
 }
 
-uint64_t hash_of(std::string_view word) {
-  uint64_t hash = word.size() * 0x9E3779B97F4A7C15u;
-  while (word.size() >= 8) {
-    uint64_t eight;
-    std::memcpy(&eight, word.data(), 8);
-    hash = (std::rotl(hash, 23) ^ eight) * 0x9E3779B97F4A7C15u;
-    word.remove_prefix(8);
-  }
-  uint64_t rest = 0;
-  if (!word.empty()) std::memcpy(&rest, word.data(), word.size());
-  hash = (std::rotl(hash, 23) ^ rest) * 0x9E3779B97F4A7C15u;
-  return hash ^ hash >> 29;
-}
-
 }  // namespace
 
 MergeTable::MergeTable(size_t merges)
@@ -49,31 +34,9 @@ void MergeTable::put(int32_t left, int32_t right, Merge merge) {
   slots_[slot] = {key, merge};
 }
 
-Bpe::Bpe(const JsonPart& json, bool bytes) : bytes_(bytes) {
-  const std::string type = json["type"].text_or("BPE");
-  if (type != "BPE")
-    json.refuse(fmt::format("the model {} is not supported; supported is BPE", type));
-  read_vocabulary(json["vocab"]);
+Bpe::Bpe(const JsonPart& json, bool bytes) : WordModel(Vocabulary(json["vocab"])), bytes_(bytes) {
   read_options(json);
   read_merges(json["merges"]);
-}
-
-void Bpe::read_vocabulary(const JsonPart& json) {
-  if (!json.value().is_object()) json.refuse("an object of tokens and ids is expected");
-  const auto count = static_cast<int64_t>(json.value().size());
-  // Ids index a table: they must not make it much larger than the file.
-  const int64_t largest = 4 * count + (1 << 16);
-  for (const auto& [token, value] : json.value().items()) {
-    const int64_t id = json[token].whole(0, largest);
-    if (id >= std::ssize(names_)) {
-      names_.resize(static_cast<size_t>(id) + 1);
-      named_.resize(names_.size());
-    }
-    names_[static_cast<size_t>(id)] = token;
-    named_[static_cast<size_t>(id)] = true;
-    vocabulary_.emplace(token, static_cast<int32_t>(id));
-  }
-  tokens_ = count;
 }
 
 void Bpe::read_options(const JsonPart& json) {
@@ -88,19 +51,19 @@ void Bpe::read_options(const JsonPart& json) {
   fuse_unknown_ = json["fuse_unk"].flag(false);
   ignore_merges_ = json["ignore_merges"].flag(false);
   if (const JsonPart unknown = json["unk_token"]; !unknown.null()) {
-    unknown_ = id_of(unknown.text());
+    unknown_ = vocabulary_.id_of(unknown.text());
     if (unknown_ < 0)
       unknown.refuse(fmt::format("\"{}\" is not in the vocabulary", unknown.text()));
   }
   for (int byte = 0; byte < 256; ++byte) {
     const std::string name =
         bytes_ ? spelled(std::string(1, static_cast<char>(byte))) : fmt::format("<0x{:02X}>", byte);
-    byte_ids_[static_cast<size_t>(byte)] = id_of(name);
+    byte_ids_[static_cast<size_t>(byte)] = vocabulary_.id_of(name);
   }
   if (!bytes_ || !ignore_merges_) return;
-  for (const auto& [token, id] : vocabulary_) {
-    if (auto plain = unspelled(token)) words_.emplace(std::move(*plain), id);
-  }
+  vocabulary_.each([&](const std::string& token, int32_t id) {
+    if (auto plain = unspelled(token)) words_.add(std::move(*plain), id);
+  });
 }
 
 std::pair<std::string, std::string> Bpe::merge_at(const JsonPart& json, size_t index) const {
@@ -127,56 +90,23 @@ void Bpe::read_merges(const JsonPart& json) {
     const auto [left, right] = merge_at(json, i);
     const std::string both = left + right;
     for (const std::string& token : {left, right, both}) {
-      if (id_of(token) < 0) {
+      if (vocabulary_.id_of(token) < 0) {
         json.refuse(
             fmt::format("entry {} merges \"{}\" and \"{}\", but \"{}\" is not in the vocabulary", i,
                         left, right, token));
       }
     }
-    merges_.put(id_of(left), id_of(right), {static_cast<uint32_t>(i), id_of(both)});
+    merges_.put(vocabulary_.id_of(left), vocabulary_.id_of(right),
+                {static_cast<uint32_t>(i), vocabulary_.id_of(both)});
     cuts_at_spaces_ = cuts_at_spaces_ && !has_inner_mark(both);
   }
-  cuts_at_spaces_ = cuts_at_spaces_ && !bytes_ && !ignore_merges_ && id_of(kMark) >= 0;
+  cuts_at_spaces_ = cuts_at_spaces_ && !bytes_ && !ignore_merges_ && vocabulary_.id_of(kMark) >= 0;
 }
 
-int32_t Bpe::id_of(std::string_view token) const {
-  const auto found = vocabulary_.find(token);
-  return found == vocabulary_.end() ? -1 : found->second;
-}
-
-const std::string* Bpe::name_of(int32_t id) const {
-  const auto at = static_cast<size_t>(id);
-  return id >= 0 && at < names_.size() && named_[at] ? &names_[at] : nullptr;
-}
-
-void Bpe::encode(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& out) const {
-  if (word.empty()) return;
-  if (word.size() > BpeScratch::kWord) return encode_new(word, scratch, out);
-  const uint64_t hash = hash_of(word);
-  BpeScratch::Known& known = scratch.known[hash % BpeScratch::kSlots];
-  if (known.hash == hash && known.length == word.size() &&
-      std::memcmp(known.word.data(), word.data(), word.size()) == 0) {
-    out.insert(out.end(), known.ids.data(), known.ids.data() + known.count);
-    return;
-  }
-  const size_t before = out.size();
-  encode_new(word, scratch, out);
-  const size_t count = out.size() - before;
-  if (count > BpeScratch::kIds) return;
-  known.hash = hash;
-  known.length = static_cast<uint8_t>(word.size());
-  known.count = static_cast<uint8_t>(count);
-  std::memcpy(known.word.data(), word.data(), word.size());
-  std::copy(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), known.ids.begin());
-}
-
-void Bpe::encode_new(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& out) const {
+void Bpe::encode_new(std::string_view word, WordScratch& scratch, std::vector<int32_t>& out) const {
   if (ignore_merges_) {
-    const Vocabulary& whole = bytes_ ? words_ : vocabulary_;
-    if (const auto found = whole.find(word); found != whole.end()) {
-      out.push_back(found->second);
-      return;
-    }
+    const int32_t whole = (bytes_ ? words_ : vocabulary_).id_of(word);
+    if (whole >= 0) return out.push_back(whole);
   }
   first_symbols(word, scratch.symbols);
   if (scratch.symbols.empty()) return;
@@ -188,7 +118,7 @@ void Bpe::encode_new(std::string_view word, BpeScratch& scratch, std::vector<int
 
 // Characters (byte-level: bytes) as tokens; what is not in the vocabulary becomes its bytes, the
 // unknown token, or nothing.
-void Bpe::first_symbols(std::string_view word, std::vector<BpeScratch::Symbol>& out) const {
+void Bpe::first_symbols(std::string_view word, std::vector<WordScratch::Symbol>& out) const {
   out.clear();
   const auto add = [&](int32_t id) {
     const auto at = static_cast<int32_t>(out.size());
@@ -207,7 +137,7 @@ void Bpe::first_symbols(std::string_view word, std::vector<BpeScratch::Symbol>& 
       next_code_point(word, at);
     const std::string_view character = word.substr(begin, at - begin);
     const auto byte_id = [&](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
-    const int32_t id = bytes_ ? byte_id(word[begin]) : id_of(character);
+    const int32_t id = bytes_ ? byte_id(word[begin]) : vocabulary_.id_of(character);
     if (id >= 0) {
       flush();
       add(id);
@@ -225,7 +155,7 @@ void Bpe::first_symbols(std::string_view word, std::vector<BpeScratch::Symbol>& 
 }
 
 // Looks through all pairs for the lowest rank, again and again: best for words.
-void Bpe::merge_short(BpeScratch& scratch) const {
+void Bpe::merge_short(WordScratch& scratch) const {
   auto& symbols = scratch.symbols;
   size_t count = symbols.size();
   std::array<MergeTable::Merge, 32> next{};  // of symbol i and the one behind it
@@ -255,11 +185,11 @@ void Bpe::merge_short(BpeScratch& scratch) const {
 }
 
 // The same with a heap and links: for texts that nothing has cut into words.
-void Bpe::merge_long(BpeScratch& scratch) const {
+void Bpe::merge_long(WordScratch& scratch) const {
   auto& symbols = scratch.symbols;
   auto& heap = scratch.heap;
   heap.clear();
-  const auto symbol = [&](int32_t at) -> BpeScratch::Symbol& {
+  const auto symbol = [&](int32_t at) -> WordScratch::Symbol& {
     return symbols[static_cast<size_t>(at)];
   };
   for (size_t i = 0; i + 1 < symbols.size(); ++i) put_heap(scratch, static_cast<int32_t>(i));
@@ -281,7 +211,7 @@ void Bpe::merge_long(BpeScratch& scratch) const {
   }
 }
 
-void Bpe::put_heap(BpeScratch& scratch, int32_t left) const {
+void Bpe::put_heap(WordScratch& scratch, int32_t left) const {
   const auto& here = scratch.symbols[static_cast<size_t>(left)];
   if (here.behind < 0) return;
   const auto* merge = merges_.find(here.id, scratch.symbols[static_cast<size_t>(here.behind)].id);

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "core/data/tokenizer/json_part.h"
+#include "core/data/tokenizer/word_model.h"
 
 namespace weft {
 
@@ -44,69 +44,31 @@ class MergeTable {
   size_t mask_, count_ = 0;
 };
 
-// What a thread carries from word to word: working space and the words it has met.
-struct BpeScratch {
-  struct Symbol {
-    int32_t id, before, behind;
-  };
-  std::vector<Symbol> symbols;
-  std::vector<uint64_t> heap;  // rank << 32 | position, the lowest first
-
-  // Words met lately, by hash; a newer one takes the place of an older one.
-  static constexpr size_t kWord = 23, kIds = 8, kSlots = 1 << 15;
-  struct Known {
-    uint64_t hash = 0;
-    std::array<int32_t, kIds> ids{};
-    uint8_t length = 0, count = 0;
-    std::array<char, kWord> word{};
-  };
-  std::vector<Known> known = std::vector<Known>(kSlots);
-};
-
 // The "model" of a tokenizer.json of type BPE: pairs of tokens are merged, the lowest rank first,
 // the leftmost among equals, until no pair can be.
-class Bpe {
+class Bpe final : public WordModel {
  public:
   // `bytes`: words are given as plain bytes and the vocabulary spells them (byte-level).
   Bpe(const JsonPart& json, bool bytes);
 
-  // Appends the ids of one word.
-  void encode(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& out) const;
-
-  int64_t tokens() const { return tokens_; }  // in the vocabulary
-  int32_t largest_id() const { return static_cast<int32_t>(names_.size()) - 1; }
-  int32_t id_of(std::string_view token) const;   // -1: none
-  const std::string* name_of(int32_t id) const;  // as in the file; null: none
-
-  // No merge joins something else with a following U+2581, so that a text may be cut there.
-  bool cuts_at_spaces() const { return cuts_at_spaces_; }
+  bool cuts_at_spaces() const override { return cuts_at_spaces_; }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
-  using Vocabulary = std::unordered_map<std::string, int32_t, Hash, std::equal_to<>>;
-
-  void read_vocabulary(const JsonPart& json);
   void read_merges(const JsonPart& json);
   void read_options(const JsonPart& json);
   std::pair<std::string, std::string> merge_at(const JsonPart& json, size_t index) const;
-  void first_symbols(std::string_view word, std::vector<BpeScratch::Symbol>& out) const;
-  void encode_new(std::string_view word, BpeScratch& scratch, std::vector<int32_t>& out) const;
-  void merge_short(BpeScratch& scratch) const;
-  void merge_long(BpeScratch& scratch) const;
-  void put_heap(BpeScratch& scratch, int32_t left) const;
+  void encode_new(std::string_view word, WordScratch& scratch,
+                  std::vector<int32_t>& out) const override;
+  void first_symbols(std::string_view word, std::vector<WordScratch::Symbol>& out) const;
+  void merge_short(WordScratch& scratch) const;
+  void merge_long(WordScratch& scratch) const;
+  void put_heap(WordScratch& scratch, int32_t left) const;
 
   bool bytes_;
-  Vocabulary vocabulary_;
   Vocabulary words_;  // bytes_ and ignore_merges: the vocabulary as plain bytes
-  std::vector<std::string> names_;
-  std::vector<bool> named_;
   MergeTable merges_{0};
   std::array<int32_t, 256> byte_ids_{};  // of the bytes, or of <0x00> to <0xFF>; -1: none
   int32_t unknown_ = -1;
-  int64_t tokens_ = 0;
   bool byte_fallback_ = false, fuse_unknown_ = false, ignore_merges_ = false,
        cuts_at_spaces_ = true;
 };

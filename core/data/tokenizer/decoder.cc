@@ -105,9 +105,9 @@ class ReplaceToken final : public TokenDecoder::Step {
   Replacement replacement_;
 };
 
-class Strip final : public TokenDecoder::Step {
+class StripToken final : public TokenDecoder::Step {
  public:
-  explicit Strip(const JsonPart& json)
+  explicit StripToken(const JsonPart& json)
       : content_(json["content"].text()),
         start_(json["start"].whole(0, 1 << 20)),
         stop_(json["stop"].whole(0, 1 << 20)) {
@@ -127,6 +127,37 @@ class Strip final : public TokenDecoder::Step {
  private:
   std::string content_;
   int64_t start_, stop_;
+};
+
+// A space before every token but the first and those that continue a word.
+class WordPieceDecoding final : public TokenDecoder::Step {
+ public:
+  explicit WordPieceDecoding(const JsonPart& json)
+      : prefix_(json["prefix"].text_or("##")), cleanup_(json["cleanup"].flag(true)) {}
+  Tokens apply(Tokens tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = i == 0 ? cleaned(tokens[i]) : alone(std::move(tokens[i]));
+    return tokens;
+  }
+  std::string alone(std::string token) const override {
+    if (token.starts_with(prefix_)) return cleaned(token.substr(prefix_.size()));
+    return cleaned(" " + token);
+  }
+
+ private:
+  // Takes out spaces that a writer of English would not put there.
+  std::string cleaned(std::string text) const {
+    static constexpr std::pair<const char*, const char*> kChanges[] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    if (!cleanup_) return text;
+    for (const auto& [from, to] : kChanges) text = replace_all(text, from, to);
+    return text;
+  }
+
+  std::string prefix_;
+  bool cleanup_;
 };
 
 }  // namespace
@@ -149,14 +180,16 @@ void TokenDecoder::add(const JsonPart& json, int depth) {
   else if (type == "Replace")
     steps_.push_back(std::make_unique<ReplaceToken>(json));
   else if (type == "Strip")
-    steps_.push_back(std::make_unique<Strip>(json));
+    steps_.push_back(std::make_unique<StripToken>(json));
+  else if (type == "WordPiece")
+    steps_.push_back(std::make_unique<WordPieceDecoding>(json));
   else if (type == "Sequence") {
     if (depth == kDeepestSequence) json.refuse("Sequences nested too deeply");
     for (const JsonPart& part : json["decoders"].list()) add(part, depth + 1);
   } else {
     json.refuse(fmt::format(
         "the decoder {} is not supported; supported are ByteLevel, Metaspace, ByteFallback, "
-        "Fuse, Strip, Replace and Sequence",
+        "Fuse, Strip, Replace, WordPiece and Sequence",
         type));
   }
 }

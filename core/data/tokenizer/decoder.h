@@ -9,7 +9,8 @@
 namespace weft {
 
 // The "decoder" of a tokenizer.json: tokens back to text. Supported: ByteLevel, Metaspace,
-// ByteFallback, Fuse, Strip, Replace and Sequence; without one, tokens are joined by spaces.
+// ByteFallback, Fuse, Strip, Replace, WordPiece and Sequence; without one, tokens are joined by
+// spaces.
 class TokenDecoder {
  public:
   class Step {

@@ -5,12 +5,12 @@
 #include "core/base/utf8.h"
 #include "core/data/tokenizer.h"
 #include "core/data/tokenizer/added_tokens.h"
-#include "core/data/tokenizer/bpe.h"
 #include "core/data/tokenizer/decoder.h"
 #include "core/data/tokenizer/metaspace.h"
 #include "core/data/tokenizer/normalizer.h"
 #include "core/data/tokenizer/post_processor.h"
 #include "core/data/tokenizer/pre_tokenizer.h"
+#include "core/data/tokenizer/word_model.h"
 #include "core/files/mapped_file.h"
 
 namespace weft {
@@ -19,17 +19,17 @@ namespace {
 constexpr int64_t kLargestFile = int64_t{256} << 20;
 
 // Tokens that end a document in published vocabularies, the most telling first.
-constexpr const char* kEnds[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",      "<eos>",
-                                 "[EOS]",         "<|eos|>",         "<|im_end|>"};
+constexpr const char* kEnds[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",       "<eos>",
+                                 "[EOS]",         "<|eos|>",         "<|im_end|>", "[SEP]"};
 
 struct Scratch {
-  BpeScratch bpe;
+  WordScratch words;
   Pieces pieces;
   std::vector<AddedTokens::Part> given, normalized;
 };
 
 // The stations of a text: added tokens are taken out of it, the rest is normalized, other added
-// tokens are taken out of that, the rest is cut into words, and words are merged from characters.
+// tokens are taken out of that, the rest is cut into words, and words become tokens.
 class HfTokenizer final : public Tokenizer {
  public:
   HfTokenizer(const JsonPart& json, std::string content, const std::string& end_of_document,
@@ -37,9 +37,9 @@ class HfTokenizer final : public Tokenizer {
       : content_(std::move(content)),
         normalizer_(json["normalizer"]),
         pre_tokenizer_(json["pre_tokenizer"]),
-        model_(json["model"], pre_tokenizer_.bytes()),
-        added_(json["added_tokens"], model_.tokens(), normalizer_,
-               [&](const std::string& token) { return model_.id_of(token); }),
+        model_(read_word_model(json["model"], pre_tokenizer_.bytes())),
+        added_(json["added_tokens"], vocabulary().tokens(), normalizer_,
+               [&](const std::string& token) { return vocabulary().id_of(token); }),
         decoder_(json["decoder"]),
         post_(json["post_processor"], [&](int64_t id) { return known(id); }),
         end_(end_in(json, end_of_document, need)) {
@@ -47,7 +47,7 @@ class HfTokenizer final : public Tokenizer {
       if (!json[key].null())
         json[key].refuse("would cut or fill texts; Weft keeps them whole: set it to null");
     }
-    largest_ = model_.largest_id();
+    largest_ = vocabulary().largest_id();
     if (!added_.by_id().empty()) largest_ = std::max(largest_, added_.by_id().rbegin()->first);
     text_bytes_.resize(static_cast<size_t>(largest_) + 1);
     for (int32_t id = 0; id <= largest_; ++id) {
@@ -146,10 +146,10 @@ class HfTokenizer final : public Tokenizer {
     scratch.pieces.list.push_back({text, first});
     pre_tokenizer_.apply(scratch.pieces);
     for (const Piece& piece : scratch.pieces.list) {
-      if (model_.cuts_at_spaces())
+      if (model_->cuts_at_spaces())
         encode_at_spaces(piece.text, scratch, ids);
       else
-        model_.encode(piece.text, scratch.bpe, ids);
+        model_->encode(piece.text, scratch.words, ids);
     }
   }
 
@@ -157,17 +157,18 @@ class HfTokenizer final : public Tokenizer {
   void encode_at_spaces(std::string_view text, Scratch& scratch, std::vector<int32_t>& ids) const {
     size_t begin = 0;
     for (size_t mark = text.find(kMark); mark != std::string_view::npos;) {
-      model_.encode(text.substr(begin, mark - begin), scratch.bpe, ids);
+      model_->encode(text.substr(begin, mark - begin), scratch.words, ids);
       begin = mark;
       while (text.substr(mark).starts_with(kMark)) mark += kMark.size();
       mark = text.find(kMark, mark);
     }
-    model_.encode(text.substr(begin), scratch.bpe, ids);
+    model_->encode(text.substr(begin), scratch.words, ids);
   }
 
+  const Vocabulary& vocabulary() const { return model_->vocabulary(); }
   const std::string* name_of(int32_t id) const {
     const auto added = added_.by_id().find(id);
-    return added != added_.by_id().end() ? &added->second.content : model_.name_of(id);
+    return added != added_.by_id().end() ? &added->second.content : vocabulary().name_of(id);
   }
   bool known(int64_t id) const {
     return id <= INT32_MAX && name_of(static_cast<int32_t>(id)) != nullptr;
@@ -178,7 +179,7 @@ class HfTokenizer final : public Tokenizer {
   }
   int32_t id_of(const std::string& token) const {
     const AddedToken* added = added_.find(token);
-    return added != nullptr ? added->id : model_.id_of(token);
+    return added != nullptr ? added->id : vocabulary().id_of(token);
   }
 
   int32_t end_in(const JsonPart& json, const std::string& asked, EndOfDocument need) const {
@@ -200,7 +201,7 @@ class HfTokenizer final : public Tokenizer {
   std::string content_;
   TextNormalizer normalizer_;
   PreTokenizer pre_tokenizer_;
-  Bpe model_;
+  std::unique_ptr<const WordModel> model_;
   AddedTokens added_;
   TokenDecoder decoder_;
   PostProcessor post_;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/base/error.h"
+#include "core/data/tokenizer/normalizer_steps.h"
 #include "core/data/tokenizer/replace.h"
 #include "core/data/tokenizer/unicode.h"
 
@@ -61,10 +62,13 @@ void TextNormalizer::add(const JsonPart& json, int depth) {
   } else if (type == "Sequence") {
     if (depth == kDeepestSequence) json.refuse("Sequences nested too deeply");
     for (const JsonPart& part : json["normalizers"].list()) add(part, depth + 1);
+  } else if (auto step = normalizer_step(json)) {
+    steps_.push_back(std::move(step));
   } else {
     json.refuse(
         fmt::format("the normalizer {} is not supported; supported are NFC, NFD, NFKC, NFKD, "
-                    "Prepend, Replace and Sequence",
+                    "Prepend, Replace, Precompiled, Strip, StripAccents, Lowercase, Nmt, "
+                    "BertNormalizer and Sequence",
                     type));
   }
 }

@@ -9,7 +9,8 @@
 namespace weft {
 
 // The "normalizer" of a tokenizer.json: changes text before it is cut. Supported: NFC, NFD, NFKC,
-// NFKD, Prepend, Replace and Sequence.
+// NFKD, Prepend, Replace, Precompiled, Strip, StripAccents, Lowercase, Nmt, BertNormalizer and
+// Sequence.
 class TextNormalizer {
  public:
   class Step {

@@ -24,7 +24,7 @@ class Pieces {
   }
 
   // Puts in place of every piece what `cut(piece, emit)` emits; empty parts vanish. The first part
-  // of a first piece is first.
+  // of a first piece is first, unless what stood before it was left out.
   template <class Cut>
   void each(Cut&& cut) {
     next_.clear();
@@ -32,7 +32,8 @@ class Pieces {
       bool first = piece.first;
       cut(piece, [&](std::string_view part) {
         if (part.empty()) return;
-        next_.push_back({part, first});
+        const bool later = part.data() > piece.text.data() && part.data() < end_of(piece.text);
+        next_.push_back({part, first && !later});
         first = false;
       });
     }
@@ -40,6 +41,8 @@ class Pieces {
   }
 
  private:
+  static const char* end_of(std::string_view text) { return text.data() + text.size(); }
+
   std::vector<Piece> next_;
   std::deque<std::string> kept_;
 };

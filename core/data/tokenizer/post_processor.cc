@@ -13,13 +13,27 @@ void PostProcessor::add(const JsonPart& json, int depth,
   const std::string type = json.type();
   if (type == "ByteLevel") return;
   if (type == "TemplateProcessing") return read_template(json, exists);
+  if (type == "BertProcessing" || type == "RobertaProcessing") return read_pair(json, exists);
   if (type != "Sequence" || depth == 8) {
-    json.refuse(
-        fmt::format("the post-processor {} is not supported; supported "
-                    "are TemplateProcessing, ByteLevel and Sequence",
-                    type));
+    json.refuse(fmt::format(
+        "the post-processor {} is not supported; supported "
+        "are TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel and Sequence",
+        type));
   }
   for (const JsonPart& part : json["processors"].list()) add(part, depth + 1, exists);
+}
+
+// "cls" before the text and "sep" behind it, each [token, id].
+void PostProcessor::read_pair(const JsonPart& json, const std::function<bool(int64_t)>& exists) {
+  const auto id_of = [&](const char* key) {
+    const std::vector<JsonPart> pair = json[key].list();
+    if (pair.size() != 2) json[key].refuse("[token, id] is expected");
+    const int64_t id = pair[1].whole(0, INT32_MAX);
+    if (!exists(id)) pair[1].refuse(fmt::format("{} is no token's id", id));
+    return static_cast<int32_t>(id);
+  };
+  before_.insert(before_.begin(), id_of("cls"));
+  behind_.push_back(id_of("sep"));
 }
 
 // "single": special tokens, the text once, special tokens. A template around a template adds to its

@@ -8,7 +8,7 @@
 namespace weft {
 
 // The "post_processor" of a tokenizer.json: special tokens around a text. Supported: ByteLevel
-// (which moves offsets only), TemplateProcessing and Sequence.
+// (which moves offsets only), TemplateProcessing, BertProcessing, RobertaProcessing and Sequence.
 class PostProcessor {
  public:
   // `exists(id)`: a token of the vocabulary has it.
@@ -19,6 +19,7 @@ class PostProcessor {
 
  private:
   void add(const JsonPart& json, int depth, const std::function<bool(int64_t)>& exists);
+  void read_pair(const JsonPart& json, const std::function<bool(int64_t)>& exists);
   void read_template(const JsonPart& json, const std::function<bool(int64_t)>& exists);
   std::vector<int32_t> before_, behind_;
 };

@@ -142,16 +142,18 @@ class Split final : public PreTokenizer::Step {
   bool invert_;
 };
 
-class Digits final : public PreTokenizer::Step {
+// Characters of a kind are matches, each one its own.
+class CharacterSplit final : public PreTokenizer::Step {
  public:
-  explicit Digits(bool individual)
-      : behavior_(individual ? Behavior::kIsolated : Behavior::kContiguous) {}
+  using Kind = bool (*)(uint32_t);
+  CharacterSplit(Kind kind, Behavior behavior) : kind_(kind), behavior_(behavior) {}
   void apply(Pieces& pieces) const override {
+    std::vector<Regex::Match> matches;
     pieces.each([&](const Piece& piece, const auto& emit) {
-      std::vector<Regex::Match> matches;
+      matches.clear();
       for (size_t at = 0; at < piece.text.size();) {
         const size_t begin = at;
-        if (is_number(next_code_point(piece.text, at))) matches.push_back({begin, at});
+        if (kind_(next_code_point(piece.text, at))) matches.push_back({begin, at});
       }
       for (const Stretch& s : behave(behavior_, stretches(matches, piece.text.size(), false))) {
         emit(piece.text.substr(s.begin, s.end - s.begin));
@@ -160,6 +162,7 @@ class Digits final : public PreTokenizer::Step {
   }
 
  private:
+  Kind kind_;
   Behavior behavior_;
 };
 
@@ -246,6 +249,9 @@ PreTokenizer::PreTokenizer(const JsonPart& json) {
 
 void PreTokenizer::add(const JsonPart& json, int depth) {
   const std::string type = json.type();
+  const auto cut_at = [&](CharacterSplit::Kind kind, Behavior behavior) {
+    steps_.push_back(std::make_unique<CharacterSplit>(kind, behavior));
+  };
   if (bytes_) json.refuse(fmt::format("{} behind ByteLevel, which must be the last", type));
   if (type == "ByteLevel") {
     if (json["add_prefix_space"].flag(true)) steps_.push_back(std::make_unique<PrefixSpace>());
@@ -257,7 +263,19 @@ void PreTokenizer::add(const JsonPart& json, int depth) {
   } else if (type == "Split") {
     steps_.push_back(split_of(json));
   } else if (type == "Digits") {
-    steps_.push_back(std::make_unique<Digits>(json["individual_digits"].flag(false)));
+    cut_at(is_number,
+           json["individual_digits"].flag(false) ? Behavior::kIsolated : Behavior::kContiguous);
+  } else if (type == "BertPreTokenizer") {
+    cut_at(is_white_space, Behavior::kRemoved);
+    cut_at(is_punctuation, Behavior::kIsolated);
+  } else if (type == "WhitespaceSplit") {
+    cut_at(is_white_space, Behavior::kRemoved);
+  } else if (type == "Whitespace") {
+    cut_at(is_white_space, Behavior::kRemoved);
+    cut_at(is_word_character, Behavior::kContiguous);
+  } else if (type == "Punctuation") {
+    const JsonPart behavior = json["behavior"];
+    cut_at(is_punctuation, behavior.null() ? Behavior::kIsolated : behavior_of(behavior));
   } else if (type == "Metaspace") {
     steps_.push_back(std::make_unique<MetaspaceStep>(Metaspace(json), json["split"].flag(true)));
   } else if (type == "Sequence") {
@@ -266,7 +284,8 @@ void PreTokenizer::add(const JsonPart& json, int depth) {
   } else {
     json.refuse(
         fmt::format("the pre-tokenizer {} is not supported; supported "
-                    "are ByteLevel, Split, Digits, Metaspace and Sequence",
+                    "are ByteLevel, Split, Digits, Metaspace, BertPreTokenizer, WhitespaceSplit, "
+                    "Whitespace, Punctuation and Sequence",
                     type));
   }
 }

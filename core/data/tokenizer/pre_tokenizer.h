@@ -9,7 +9,8 @@
 namespace weft {
 
 // The "pre_tokenizer" of a tokenizer.json: cuts text into the words that merges stay inside.
-// Supported: ByteLevel (as the last), Split, Digits, Metaspace and Sequence.
+// Supported: ByteLevel (as the last), Split, Digits, Metaspace, BertPreTokenizer, WhitespaceSplit,
+// Whitespace, Punctuation and Sequence.
 class PreTokenizer {
  public:
   class Step {
