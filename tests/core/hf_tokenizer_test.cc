@@ -57,7 +57,7 @@ std::string refusal(const Json& json) {
 
 TEST(HfTokenizer, StreamsTextThatEqualsTheWhole) {
   const std::string text = "Gr\u00f6\u00dfe \u65e5\u672c\u8a9e \U0001f642\n  x";
-  // Those whose normalizers and decoders keep every character.
+  // Normalizers and decoders of these families keep every character.
   for (const std::string family :
        {"gpt2", "roberta_like", "llama3", "qwen2", "mistral_legacy", "mistral", "gemma"}) {
     const auto tokenizer = load_tokenizer(golden(family + ".json"));
