@@ -139,7 +139,7 @@ Results emulated(Rig& rig, const Inputs& x) {
   return r;
 }
 
-// The kernels of the CPU, which scalar_scan_test.cc holds against the recurrence in double, on the
+// The kernels of the CPU, which scan_laws_test.cc holds against the recurrence in double, on the
 // same inputs in f32.
 Results on_the_cpu(Rig& rig, const Inputs& x) {
   Results r(rig, x, DType::kF32);
