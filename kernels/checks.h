@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <string_view>
 
 #include "core/memory/tensor.h"
@@ -60,12 +62,30 @@ void check_vector(const V& x, int64_t count, std::string_view name) {
              name_of(dtype_of<T>()));
 }
 
+inline void check_heads(int64_t channels, int64_t heads, std::string_view name) {
+  WEFT_CHECK(heads > 0 && channels % heads == 0, "{}: {} channels, {} heads", name, channels,
+             heads);
+}
+
+// Offsets of documents: n + 1 of them.
+inline void check_documents(std::span<const int32_t> documents, int64_t tokens,
+                            std::string_view name) {
+  WEFT_CHECK(!documents.empty() && documents.front() == 0 && documents.back() == tokens &&
+                 std::is_sorted(documents.begin(), documents.end()),
+             "{}: document offsets must rise from 0 to {} tokens", name, tokens);
+}
+
 // x holds exactly `count` f32 numbers, contiguously: a vector, or a matrix of any shape.
 template <class V>
 void check_numbers(const V& x, int64_t count, std::string_view name) {
   WEFT_CHECK(x.shape.elements() == count && x.contiguous() && x.dtype == DType::kF32,
              "{} is {} {}, expected {} contiguous f32 numbers", name, name_of(x.dtype), x.shape,
              count);
+}
+// As above, where x is given.
+template <class V>
+void check_optional_numbers(const V& x, int64_t count, std::string_view name) {
+  if (given(x)) check_numbers(x, count, name);
 }
 
 }  // namespace weft::kernels

@@ -2,8 +2,8 @@
 
 #include "core/memory/exec.h"
 
-// What stands between the two matrices of a feed-forward layer. f32 or bf16 in and out, computed in
-// f32.
+// The function between the two matrices of a feed-forward layer. f32 or bf16 in and out, computed
+// in f32.
 //
 //   h [n, f] = scale [n] * a(pre)           pre [n, pre_width]
 //   swiglu  silu(gate) * up                 pre = (gate | up), 2f wide

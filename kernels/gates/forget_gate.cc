@@ -1,36 +1,36 @@
 #include "kernels/gates/forget_gate.h"
 
-#include <cmath>
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/gates/cpu/forget_gate.h"
 
-#include "core/host_access.h"
-#include "kernels/cpu/tasks.h"
-
-// One number per token and head: too few to be worth vectors.
 namespace weft::kernels {
 
 void forget_gate_forward(Exec& exec, ConstView z, View log_forget) {
-  const Extent extent = common_extent("forget_gate", z, log_forget);
-  for_tiles(exec, extent, [&](const Box& box) {
-    for (int64_t r = box.begin; r < box.end; ++r) {
-      const float* in = host<float>(z) + r * z.row_stride;
-      float* out = host<float>(log_forget) + r * log_forget.row_stride;
-      for (int64_t c = box.left; c < box.right; ++c) {
-        out[c] = std::fmin(in[c], 0.0f) - std::log1p(std::exp(-std::fabs(in[c])));
-      }
-    }
-  });
+  if (nothing_in(z)) return;
+  check_f32(z, "forget_gate: z");
+  check_f32(log_forget, "forget_gate: log_forget");
+  check_alike("forget_gate", z, log_forget);
+  dispatch(exec,
+           {.name = "forget_gate_forward",
+            .flops = 5 * elements(z),
+            .read = bytes_of(z),
+            .written = bytes_of(log_forget)},
+           cpu::forget_gate_forward, z, log_forget);
 }
 
 void forget_gate_backward(Exec& exec, ConstView z, ConstView d_log_forget, View dz) {
-  const Extent extent = common_extent("forget_gate", z, d_log_forget, dz);
-  for_tiles(exec, extent, [&](const Box& box) {
-    for (int64_t r = box.begin; r < box.end; ++r) {
-      const float* in = host<float>(z) + r * z.row_stride;
-      const float* d = host<float>(d_log_forget) + r * d_log_forget.row_stride;
-      float* out = host<float>(dz) + r * dz.row_stride;
-      for (int64_t c = box.left; c < box.right; ++c) out[c] = d[c] / (1.0f + std::exp(in[c]));
-    }
-  });
+  if (nothing_in(z)) return;
+  check_f32(z, "forget_gate: z");
+  check_f32(d_log_forget, "forget_gate: d_log_forget");
+  check_f32(dz, "forget_gate: dz");
+  check_alike("forget_gate", z, d_log_forget, dz);
+  dispatch(exec,
+           {.name = "forget_gate_backward",
+            .flops = 3 * elements(z),
+            .read = bytes_of(z, d_log_forget),
+            .written = bytes_of(dz)},
+           cpu::forget_gate_backward, z, d_log_forget, dz);
 }
 
 }  // namespace weft::kernels

@@ -1,80 +1,51 @@
 #include "kernels/gates/head_decay.h"
 
-#include <algorithm>
-
-#include "core/host_access.h"
-#include "kernels/cpu/tasks.h"
-#include "kernels/gates/cpu/isa/head_decay.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/gates/cpu/head_decay.h"
 
 namespace weft::kernels {
 namespace {
 
-// The arithmetic sees channels, each with an a_log of its own; a head's is repeated for all of its.
-struct Channels {
-  Channels(Exec& exec, const HeadDecay& gate)
-      : heads(gate.a_log.shape.elements()), count(gate.a.width()) {
-    check_real(gate.a, "head_decay: a");
-    WEFT_CHECK(heads > 0 && count % heads == 0, "head_decay: a has {} channels, a_log {} heads",
-               count, heads);
-    const float* of_heads = vector_of<float>(gate.a_log, heads, "head_decay: a_log");
-    args = {rows_of(gate.a), of_heads, vector_of<float>(gate.dt_bias, count, "head_decay: dt_bias"),
-            count};
-    if (width() == 1) return;
-    a_log = exec.scratch({count});
-    for (int64_t c = 0; c < count; ++c) host<float>(a_log)[c] = of_heads[c / width()];
-    args.a_log = host<float>(a_log);
-  }
-  int64_t width() const { return count / heads; }
-
-  int64_t heads, count;
-  Tensor a_log;
-  DecayArgs args;
-};
+void check(const HeadDecay& gate) {
+  const int64_t heads = gate.a_log.shape.elements();
+  check_real(gate.a, "head_decay: a");
+  check_heads(gate.a.width(), heads, "head_decay");
+  check_numbers(gate.a_log, heads, "head_decay: a_log");
+  check_numbers(gate.dt_bias, gate.a.width(), "head_decay: dt_bias");
+}
 
 }  // namespace
 
 void head_decay_forward(Exec& exec, const HeadDecay& gate, View g) {
   if (nothing_in(gate.a)) return;
-  const Channels channels(exec, gate);
-  check_matrix(g, gate.a.rows(), channels.count, "head_decay: g");
-  WEFT_CHECK(g.dtype == DType::kF32, "head_decay: g is {}, not f32", name_of(g.dtype));
-  const DecayTable& table = table_of<DecayTable>(exec.isa);
-  for_blocks(exec, row_blocks(gate.a.rows(), channels.count),
-             [&](int64_t, int64_t begin, int64_t end) {
-               table.forward(channels.args, rows_of(g), begin, end);
-             });
+  check(gate);
+  check_f32_matrix(g, gate.a.rows(), gate.a.width(), "head_decay: g");
+  dispatch(exec,
+           {.name = "head_decay_forward",
+            .type = gate.a.dtype,
+            .flops = 9 * elements(g),
+            .read = bytes_of(gate.a, gate.a_log, gate.dt_bias),
+            .written = bytes_of(g)},
+           cpu::head_decay_forward, gate, g);
 }
 
 void head_decay_backward(Exec& exec, const HeadDecay& gate, ConstView dg, View da, View d_a_log,
                          View d_dt_bias) {
   if (nothing_in(gate.a)) return;
-  const Channels channels(exec, gate);
-  const int64_t rows = gate.a.rows(), count = channels.count;
-  check_matrix(dg, rows, count, "head_decay: dg");
-  WEFT_CHECK(dg.dtype == DType::kF32, "head_decay: dg is {}, not f32", name_of(dg.dtype));
-  check_matrix(da, rows, count, "head_decay: da");
-  float* a_log_sum = vector_of<float>(d_a_log, channels.heads, "head_decay: d_a_log");
-  float* bias_sum = vector_of<float>(d_dt_bias, count, "head_decay: d_dt_bias");
-  const RowBlocks blocks = sum_blocks(rows, count);
-  const Tensor a_log_parts = exec.scratch({blocks.count(), count});
-  const Tensor bias_parts = exec.scratch({blocks.count(), count});
-  const DecayTable& table = table_of<DecayTable>(exec.isa);
-  for_blocks(exec, blocks, [&](int64_t b, int64_t begin, int64_t end) {
-    table.backward(channels.args,
-                   {rows_of(dg), rows_of(da), host<float>(a_log_parts) + b * count,
-                    host<float>(bias_parts) + b * count},
-                   begin, end);
-  });
-  add_partials(exec, bias_parts, bias_sum);
-  if (channels.width() == 1) {
-    add_partials(exec, a_log_parts, a_log_sum);
-    return;
-  }
-  const Tensor of_channels = exec.scratch({count});
-  float* sums = host<float>(of_channels);
-  std::fill_n(sums, count, 0.0f);
-  add_partials(exec, a_log_parts, sums);
-  for (int64_t c = 0; c < count; ++c) a_log_sum[c / channels.width()] += sums[c];
+  check(gate);
+  const int64_t rows = gate.a.rows(), width = gate.a.width();
+  check_f32_matrix(dg, rows, width, "head_decay: dg");
+  check_matrix(da, rows, width, "head_decay: da");
+  check_numbers(d_a_log, gate.a_log.shape.elements(), "head_decay: d_a_log");
+  check_numbers(d_dt_bias, width, "head_decay: d_dt_bias");
+  dispatch(exec,
+           {.name = "head_decay_backward",
+            .type = gate.a.dtype,
+            .flops = 16 * elements(dg),
+            .read = bytes_of(gate.a, gate.a_log, gate.dt_bias, dg, d_a_log, d_dt_bias),
+            .written = bytes_of(da, d_a_log, d_dt_bias)},
+           cpu::head_decay_backward, gate, dg, da, d_a_log, d_dt_bias);
 }
 
 }  // namespace weft::kernels

@@ -2,7 +2,7 @@
 
 #include "core/memory/exec.h"
 
-// What RWKV-7 has around its recurrence (kernels/scan/rank_one_scan.h). Matrices are [tokens, heads
+// RWKV-7 around its recurrence (kernels/scan/rank_one_scan.h). Matrices are [tokens, heads
 // * width], f32 or bf16, rows may be strided; vectors are f32 [heads * width].
 namespace weft::kernels {
 
@@ -24,7 +24,7 @@ struct Rwkv7KeysBackward {
 };
 void rwkv7_keys_backward(Exec& exec, const Rwkv7Keys& in, const Rwkv7KeysBackward& gradients);
 
-// What the recurrence gives, normalized per head, with the token's own value back in, gated:
+// The result of the recurrence, normalized per head, with the token's own value back in, gated:
 //   y = (LayerNorm_head(o) weight + bias + (r . (k r_k)) v) gate
 struct Rwkv7Output {
   int64_t heads = 1;

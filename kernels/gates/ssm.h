@@ -2,7 +2,7 @@
 
 #include "core/memory/exec.h"
 
-// What stands around the scans of state space models. f32 or bf16 unless said otherwise, computed
+// Steps around the scans of state space models. f32 or bf16 unless said otherwise, computed
 // in f32; rows may be strided.
 namespace weft::kernels {
 
@@ -11,12 +11,6 @@ void time_step_forward(Exec& exec, ConstView z, ConstView bias, View dt);
 // dz = d_dt * sigmoid(z + bias);  d_bias [d] += sum over rows
 void time_step_backward(Exec& exec, ConstView z, ConstView bias, ConstView d_dt, View dz,
                         View d_bias);
-
-// y [n, d] = x * silu(gate)
-void silu_gate_forward(Exec& exec, ConstView x, ConstView gate, View y);
-// dx may be the same bytes as dy.
-void silu_gate_backward(Exec& exec, ConstView x, ConstView gate, ConstView dy, View dx,
-                        View d_gate);
 
 // A scan with one step and one rate per head (Mamba2), in terms of linear attention:
 //   v = dt x,   g = -dt e^{a_log},   y = scan(v, g) + skip x                   (all per head)

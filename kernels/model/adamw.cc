@@ -1,9 +1,8 @@
 #include "kernels/model/adamw.h"
 
-#include <cmath>
-
-#include "kernels/cpu/tasks.h"
-#include "kernels/model/cpu/isa/adamw.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/model/cpu/adamw.h"
 
 namespace weft::kernels {
 
@@ -12,27 +11,17 @@ void adamw(Exec& exec, const AdamW& options, View master, ConstView grad, View m
   if (nothing_in(master)) return;
   WEFT_CHECK(options.step >= 1, "adamw: step {}, they count from 1", options.step);
   const int64_t count = master.shape.elements();
-  const auto step = static_cast<double>(options.step);
-  const auto rounded = [](double x) { return static_cast<float>(x); };
-  const AdamWArgs args{
-      vector_of<float>(master, count, "adamw: master"),
-      vector_of<float>(grad, count, "adamw: grad"),
-      vector_of<float>(m, count, "adamw: m"),
-      vector_of<float>(v, count, "adamw: v"),
-      given(value) ? vector_of<bf16>(value, count, "adamw: value") : nullptr,
-      rounded(options.grad_scale),
-      rounded(options.beta1),
-      rounded(options.beta2),
-      rounded(1.0 - options.beta1),
-      rounded(1.0 - options.beta2),
-      rounded(options.lr / (1.0 - std::pow(options.beta1, step))),
-      rounded(1.0 / std::sqrt(1.0 - std::pow(options.beta2, step))),
-      rounded(options.epsilon),
-      rounded(options.lr * options.weight_decay),
-  };
-  const AdamWTable& table = table_of<AdamWTable>(exec.isa);
-  for_blocks(exec, {count, 16384},
-             [&](int64_t, int64_t begin, int64_t end) { table.update(args, begin, end); });
+  check_numbers(master, count, "adamw: master");
+  check_numbers(grad, count, "adamw: grad");
+  check_numbers(m, count, "adamw: m");
+  check_numbers(v, count, "adamw: v");
+  if (given(value)) check_vector<bf16>(value, count, "adamw: value");
+  dispatch(exec,
+           {.name = "adamw",
+            .flops = 15 * elements(master),
+            .read = bytes_of(master, grad, m, v),
+            .written = bytes_of(master, m, v, value)},
+           cpu::adamw, options, master, grad, m, v, value);
 }
 
 }  // namespace weft::kernels

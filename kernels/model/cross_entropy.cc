@@ -1,72 +1,67 @@
 #include "kernels/model/cross_entropy.h"
 
-#include "kernels/cpu/tasks.h"
-#include "kernels/model/cpu/isa/cross_entropy.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/model/cpu/cross_entropy.h"
 
 namespace weft::kernels {
 namespace {
 
-const int32_t* check_targets(ConstView targets, int64_t rows, int64_t vocabulary) {
-  const int32_t* ids = vector_of<int32_t>(targets, rows, "cross_entropy: targets");
-  for (int64_t i = 0; i < rows; ++i) {
-    if (ids[i] >= vocabulary) refuse_entry("cross_entropy: target", ids[i], i, vocabulary);
-  }
-  return ids;
-}
-
 constexpr int64_t kParts = 3;  // numbers of a row
+
+void check(ConstView logits, ConstView targets) {
+  check_f32(logits, "cross_entropy: logits");
+  check_vector<int32_t>(targets, logits.rows(), "cross_entropy: targets");
+}
 
 }  // namespace
 
 void cross_entropy(Exec& exec, ConstView logits, ConstView targets, float grad_scale, View losses,
                    View d_logits) {
   if (nothing_in(logits)) return;
-  const int64_t rows = logits.rows(), width = logits.width();
-  WEFT_CHECK(logits.dtype == DType::kF32, "cross_entropy: logits are {}", name_of(logits.dtype));
-  if (given(d_logits)) check_matrix(d_logits, rows, width, "cross_entropy: d_logits");
-  const CrossEntropy args{rows_of(logits),
-                          check_targets(targets, rows, width),
-                          vector_of<float>(losses, rows, "cross_entropy: losses"),
-                          rows_of(d_logits),
-                          width,
-                          grad_scale};
-  const CrossEntropyTable& table = table_of<CrossEntropyTable>(exec.isa);
-  for_blocks(exec, row_blocks(rows, width),
-             [&](int64_t, int64_t begin, int64_t end) { table.rows(args, begin, end); });
+  check(logits, targets);
+  check_numbers(losses, logits.rows(), "cross_entropy: losses");
+  if (given(d_logits)) {
+    check_matrix(d_logits, logits.rows(), logits.width(), "cross_entropy: d_logits");
+  }
+  dispatch(exec,
+           {.name = "cross_entropy",
+            .flops = 4 * elements(logits) + 4 * elements(d_logits),
+            .read = bytes_of(logits, targets),
+            .written = bytes_of(losses, d_logits)},
+           cpu::cross_entropy, logits, targets, grad_scale, losses, d_logits);
 }
 
 void cross_entropy_parts(Exec& exec, ConstView logits, ConstView targets,
                          const VocabularySlice& slice, View parts) {
-  const int64_t rows = logits.rows(), width = logits.width();
-  WEFT_CHECK(logits.dtype == DType::kF32, "cross_entropy: logits are {}", name_of(logits.dtype));
-  const CrossEntropySlice args{.logits = rows_of(logits),
-                               .targets = check_targets(targets, rows, slice.whole),
-                               .width = width,
-                               .first = slice.first,
-                               .parts = vector_of<float>(parts, rows * kParts, "parts")};
-  const CrossEntropyTable& table = table_of<CrossEntropyTable>(exec.isa);
-  for_blocks(exec, row_blocks(rows, width),
-             [&](int64_t, int64_t begin, int64_t end) { table.parts(args, begin, end); });
+  if (nothing_in(logits)) return;
+  check(logits, targets);
+  check_numbers(parts, logits.rows() * kParts, "cross_entropy: parts");
+  dispatch(exec,
+           {.name = "cross_entropy_parts",
+            .flops = 4 * elements(logits),
+            .read = bytes_of(logits, targets),
+            .written = bytes_of(parts)},
+           cpu::cross_entropy_parts, logits, targets, slice, parts);
 }
 
 void cross_entropy_slice(Exec& exec, const SlicedCrossEntropy& call, const VocabularySlice& slice) {
-  const int64_t rows = call.logits.rows(), width = call.logits.width();
-  if (given(call.d_logits)) check_matrix(call.d_logits, rows, width, "cross_entropy: d_logits");
-  const int64_t ranks = call.all.shape.elements() / std::max<int64_t>(1, rows * kParts);
-  const CrossEntropySlice args{
-      .logits = rows_of(call.logits),
-      .targets = check_targets(call.targets, rows, slice.whole),
-      .width = width,
-      .first = slice.first,
-      .all = vector_of<float>(call.all, ranks * rows * kParts, "cross_entropy: all parts"),
-      .ranks = ranks,
-      .rows = rows,
-      .losses = vector_of<float>(call.losses, rows, "cross_entropy: losses"),
-      .d_logits = rows_of(call.d_logits),
-      .grad_scale = call.grad_scale};
-  const CrossEntropyTable& table = table_of<CrossEntropyTable>(exec.isa);
-  for_blocks(exec, row_blocks(rows, width),
-             [&](int64_t, int64_t begin, int64_t end) { table.slice(args, begin, end); });
+  if (nothing_in(call.logits)) return;
+  const int64_t rows = call.logits.rows();
+  check(call.logits, call.targets);
+  check_numbers(call.losses, rows, "cross_entropy: losses");
+  const int64_t ranks = call.all.shape.elements() / (rows * kParts);
+  check_numbers(call.all, ranks * rows * kParts, "cross_entropy: all parts");
+  if (given(call.d_logits)) {
+    check_matrix(call.d_logits, rows, call.logits.width(), "cross_entropy: d_logits");
+  }
+  dispatch(exec,
+           {.name = "cross_entropy_slice",
+            .flops = 4 * elements(call.d_logits) + 2 * elements(call.all),
+            .read = bytes_of(call.targets, call.all) +
+                    (given(call.d_logits) ? bytes_of(call.logits) : 0),
+            .written = bytes_of(call.losses, call.d_logits)},
+           cpu::cross_entropy_slice, call, slice);
 }
 
 }  // namespace weft::kernels

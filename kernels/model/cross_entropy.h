@@ -13,7 +13,7 @@ namespace weft::kernels {
 void cross_entropy(Exec& exec, ConstView logits, ConstView targets, float grad_scale, View losses,
                    View d_logits);
 
-// The same where ranks hold slices of the vocabulary, in two steps around one gather.
+// Where ranks hold slices of the vocabulary: two steps around one gather.
 // parts [n, 3] f32: of the slice's logits the largest and the sum of e^(logit - largest), and the
 // target's logit if it is in the slice, else 0.
 void cross_entropy_parts(Exec& exec, ConstView logits, ConstView targets,

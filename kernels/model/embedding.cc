@@ -1,57 +1,39 @@
 #include "kernels/model/embedding.h"
 
-#include "kernels/cpu/tasks.h"
-#include "kernels/model/cpu/isa/embedding.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/model/cpu/embedding.h"
 
 namespace weft::kernels {
-namespace {
-
-const int32_t* check_tokens(ConstView tokens, int64_t rows, int64_t entries,
-                            const VocabularySlice& slice) {
-  const int64_t vocabulary = slice.whole > 0 ? slice.whole : entries;
-  const int32_t* ids = vector_of<int32_t>(tokens, rows, "embedding: tokens");
-  for (int64_t i = 0; i < rows; ++i) {
-    if (ids[i] < 0 || ids[i] >= vocabulary) refuse_entry("embedding: token", ids[i], i, vocabulary);
-  }
-  return ids;
-}
-
-}  // namespace
 
 void embedding_forward(Exec& exec, ConstView tokens, ConstView table, View y,
                        const VocabularySlice& slice) {
   if (nothing_in(y)) return;
-  const int64_t rows = y.rows(), width = y.width();
   check_real(y, "embedding: y");
-  check_matrix(table, table.rows(), width, "embedding: table");
-  const EmbeddingForward args{check_tokens(tokens, rows, table.rows(), slice),
-                              rows_of(table),
-                              rows_of(y),
-                              width,
-                              slice.first,
-                              table.rows()};
-  const EmbeddingTable& kernels = table_of<EmbeddingTable>(exec.isa);
-  for_blocks(exec, row_blocks(rows, width),
-             [&](int64_t, int64_t begin, int64_t end) { kernels.forward(args, begin, end); });
+  check_matrix(table, table.rows(), y.width(), "embedding: table");
+  check_vector<int32_t>(tokens, y.rows(), "embedding: tokens");
+  dispatch(exec,
+           {.name = "embedding_forward",
+            .type = y.dtype,
+            .read = bytes_of(tokens) + y.shape.elements() * size_of(table.dtype),
+            .written = bytes_of(y)},
+           cpu::embedding_forward, tokens, table, y, slice);
 }
 
-// Tasks are column blocks: each walks all tokens in order, so no entry is written by two tasks and
-// frequent tokens do not make one task longer than another.
 void embedding_backward(Exec& exec, ConstView tokens, ConstView dy, View d_table,
                         const VocabularySlice& slice) {
   if (nothing_in(dy)) return;
-  constexpr int64_t kColumns = 128;
-  const int64_t rows = dy.rows(), width = dy.width();
   check_real(dy, "embedding: dy");
-  check_matrix(d_table, d_table.rows(), width, "embedding: d_table");
-  WEFT_CHECK(d_table.dtype == DType::kF32, "embedding: d_table is {}", name_of(d_table.dtype));
-  const EmbeddingBackward args{check_tokens(tokens, rows, d_table.rows(), slice), rows_of(dy),
-                               rows_of(d_table), slice.first, d_table.rows()};
-  const EmbeddingTable& kernels = table_of<EmbeddingTable>(exec.isa);
-  exec.threads.run((width + kColumns - 1) / kColumns, [&](int64_t i) {
-    const int64_t left = i * kColumns;
-    kernels.backward(args, {0, rows, left, std::min(width, left + kColumns)});
-  });
+  check_f32_matrix(d_table, d_table.rows(), dy.width(), "embedding: d_table");
+  check_vector<int32_t>(tokens, dy.rows(), "embedding: tokens");
+  const int64_t sums = dy.shape.elements() * size_of(DType::kF32);
+  dispatch(exec,
+           {.name = "embedding_backward",
+            .type = dy.dtype,
+            .flops = elements(dy),
+            .read = bytes_of(tokens, dy) + sums,
+            .written = sums},
+           cpu::embedding_backward, tokens, dy, d_table, slice);
 }
 
 }  // namespace weft::kernels

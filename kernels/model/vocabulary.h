@@ -7,7 +7,7 @@
 namespace weft::kernels {
 
 // Which entries of a vocabulary a table or a row of logits holds: those from `first`, of `whole`.
-// Ids of other entries are somebody else's; ids beyond `whole` are mistakes.
+// Ids of other entries belong to other slices; ids beyond `whole` are mistakes.
 struct VocabularySlice {
   int64_t first = 0;
   int64_t whole = 0;  // 0: there is no other part

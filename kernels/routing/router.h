@@ -21,7 +21,7 @@ struct Router {
   int64_t groups = 1, kept_groups = 1;
 };
 
-// What a router decides for n tokens, all contiguous.
+// Choices of a router for n tokens, all contiguous.
 struct Routed {
   View probabilities;  // [n, experts]: softmax, or the sigmoids over their sum
   View index;          // i32 [n, k], best first, ties to the lower index

@@ -37,6 +37,18 @@ void scale(Exec& exec, ConstView x, float factor, View y) {
            cpu::scale, x, factor, y);
 }
 
+void shift_scale(Exec& exec, ConstView x, float offset, float factor, View y) {
+  if (nothing_in(x)) return;
+  check_alike("shift_scale", x, y);
+  dispatch(exec,
+           {.name = "shift_scale",
+            .type = x.dtype,
+            .flops = 2 * elements(y),
+            .read = bytes_of(x),
+            .written = bytes_of(y)},
+           cpu::shift_scale, x, offset, factor, y);
+}
+
 void fill(Exec& exec, View y, float value) {
   if (nothing_in(y)) return;
   check_real(y, "fill: y");

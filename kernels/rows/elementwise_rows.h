@@ -8,6 +8,7 @@ struct Elementwise {
   ConstRows a, b;  // b in add only
   Rows y;
   float factor;  // the value in fill
+  float offset = 0.0f;
 };
 struct AddBias {
   const float* bias;
@@ -45,6 +46,17 @@ WEFT_BODY void scale_box(const Elementwise& a, const Box& box) {
     Y* y = row<Y>(a.y, r) + box.left;
     each_vector(box.right - box.left,
                 [&](int64_t i, auto n) { store(y + i, load(x + i, n) * a.factor, n); });
+  }
+}
+
+template <class X, class Y>
+WEFT_BODY void shift_scale_box(const Elementwise& a, const Box& box) {
+  for (int64_t r = box.begin; r < box.end; ++r) {
+    const X* x = row<X>(a.a, r) + box.left;
+    Y* y = row<Y>(a.y, r) + box.left;
+    each_vector(box.right - box.left, [&](int64_t i, auto n) {
+      store(y + i, a.factor * (a.offset + load(x + i, n)), n);
+    });
   }
 }
 

@@ -4,7 +4,7 @@
 
 namespace weft::kernels {
 
-// What a gate does to its input before it multiplies.
+// The function of a gate before it multiplies.
 enum class GateActivation : uint8_t { kNone, kSilu, kSigmoid };
 
 }  // namespace weft::kernels

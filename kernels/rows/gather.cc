@@ -1,8 +1,8 @@
 #include "kernels/rows/gather.h"
 
-#include <cstring>
-
-#include "kernels/cpu/tasks.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/rows/cpu/gather.h"
 
 namespace weft::kernels {
 
@@ -12,21 +12,12 @@ void gather_rows(Exec& exec, ConstView x, std::span<const int32_t> index, View y
   WEFT_CHECK(x.dtype == y.dtype && x.width() == y.width() && y.rows() == rows,
              "gather_rows: {} rows of {} {} into {} {}", rows, name_of(x.dtype), x.shape,
              name_of(y.dtype), y.shape);
-  const int64_t size = size_of(x.dtype), bytes = x.width() * size;
-  const auto* from = static_cast<const char*>(x.data);
-  auto* to = static_cast<char*>(y.data);
-  for_blocks(exec, row_blocks(rows, x.width()), [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int32_t source = index[static_cast<size_t>(i)];
-      WEFT_CHECK(source < x.rows(), "gather_rows: row {} of {}", source, x.rows());
-      char* out = to + i * y.row_stride * size;
-      if (source < 0) {
-        std::memset(out, 0, static_cast<size_t>(bytes));
-      } else {
-        std::memcpy(out, from + source * x.row_stride * size, static_cast<size_t>(bytes));
-      }
-    }
-  });
+  dispatch(exec,
+           {.name = "gather_rows",
+            .type = y.dtype,
+            .read = bytes_of(y) + rows * size_of(DType::kI32),
+            .written = bytes_of(y)},
+           cpu::gather_rows, x, index, y);
 }
 
 }  // namespace weft::kernels

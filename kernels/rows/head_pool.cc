@@ -1,65 +1,50 @@
 #include "kernels/rows/head_pool.h"
 
-#include "core/host_access.h"
-#include "kernels/cpu/tasks.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/rows/cpu/head_pool.h"
 
 namespace weft::kernels {
 namespace {
 
-float read(const void* data, DType type, int64_t at) {
-  return type == DType::kF32 ? static_cast<const float*>(data)[at]
-                             : to_float(static_cast<const bf16*>(data)[at]);
-}
-
-// work(token, channel of z, first channel of x, channels of x)
-template <class Work>
-void each_bin(Exec& exec, const HeadPool& p, ConstView x, ConstView z, Work work) {
+void check(const HeadPool& p, ConstView x, ConstView z) {
+  check_real(x, "head_pool: x");
   WEFT_CHECK(p.sources > 0 && p.heads % p.sources == 0 && x.width() % p.sources == 0,
              "head_pool: {} heads, {} sources of {} channels", p.heads, p.sources, x.width());
-  const int64_t width = x.width() / p.sources, group = p.heads / p.sources;
+  const int64_t width = x.width() / p.sources;
   WEFT_CHECK(p.bins > 0 && p.bins <= width, "head_pool: {} bins of {} channels", p.bins, width);
-  check_matrix(z, x.rows(), p.heads * p.bins, "head_pool: z");
-  for_blocks(exec, row_blocks(x.rows(), x.width()), [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      for (int64_t h = 0; h < p.heads; ++h) {
-        for (int64_t i = 0; i < p.bins; ++i) {
-          const int64_t from = i * width / p.bins, to = ((i + 1) * width + p.bins - 1) / p.bins;
-          work(t, h * p.bins + i, h / group * width + from, to - from);
-        }
-      }
-    }
-  });
+  check_f32_matrix(z, x.rows(), p.heads * p.bins, "head_pool: z");
+}
+
+// Channels that are added up in all bins of a head's source.
+double summed(const HeadPool& p, ConstView x) {
+  return elements(x) * static_cast<double>(p.heads) / static_cast<double>(p.sources);
 }
 
 }  // namespace
 
 void head_pool_forward(Exec& exec, const HeadPool& pool, ConstView x, View z) {
   if (nothing_in(z)) return;
-  check_real(x, "head_pool: x");
-  float* out = host<float>(z);
-  each_bin(exec, pool, x, z, [&](int64_t t, int64_t channel, int64_t from, int64_t count) {
-    float sum = 0;
-    for (int64_t i = 0; i < count; ++i) sum += read(x.data, x.dtype, t * x.row_stride + from + i);
-    out[t * z.row_stride + channel] = pool.factor * sum / static_cast<float>(count);
-  });
+  check(pool, x, z);
+  dispatch(exec,
+           {.name = "head_pool_forward",
+            .type = x.dtype,
+            .flops = summed(pool, x),
+            .read = bytes_of(x),
+            .written = bytes_of(z)},
+           cpu::head_pool_forward, pool, x, z);
 }
 
 void head_pool_backward(Exec& exec, const HeadPool& pool, ConstView dz, View dx) {
   if (nothing_in(dx)) return;
-  check_real(dx, "head_pool: dx");
-  const float* in = host<float>(dz);
-  each_bin(exec, pool, dx, dz, [&](int64_t t, int64_t channel, int64_t from, int64_t count) {
-    const float d = pool.factor * in[t * dz.row_stride + channel] / static_cast<float>(count);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = t * dx.row_stride + from + i;
-      if (dx.dtype == DType::kF32) {
-        static_cast<float*>(dx.data)[at] += d;
-      } else {
-        bf16& x = static_cast<bf16*>(dx.data)[at];
-        x = to_bf16(to_float(x) + d);
-      }
-    }
-  });
+  check(pool, dx, dz);
+  dispatch(exec,
+           {.name = "head_pool_backward",
+            .type = dx.dtype,
+            .flops = summed(pool, dx),
+            .read = bytes_of(dz, dx),
+            .written = bytes_of(dx)},
+           cpu::head_pool_backward, pool, dz, dx);
 }
 
 }  // namespace weft::kernels

@@ -7,8 +7,8 @@
 namespace weft::kernels {
 namespace {
 
-void check_heads(const HeadNorm& norm, ConstView x, ConstView gate, ConstView weight,
-                 ConstView inv_rms) {
+void check_head_norm(const HeadNorm& norm, ConstView x, ConstView gate, ConstView weight,
+                     ConstView inv_rms) {
   check_real(x, "head_norm: x");
   WEFT_CHECK(norm.heads > 0 && x.width() % norm.heads == 0, "head_norm: {} channels, {} heads",
              x.width(), norm.heads);
@@ -62,7 +62,7 @@ void rms_norm_backward(Exec& exec, ConstView dy, ConstView x, ConstView weight, 
 
 void head_norm_forward(Exec& exec, const HeadNorm& norm, ConstView x, ConstView gate,
                        ConstView weight, View y, View inv_rms) {
-  check_heads(norm, x, gate, weight, inv_rms);
+  check_head_norm(norm, x, gate, weight, inv_rms);
   if (nothing_in(x)) return;
   check_matrix(y, x.rows(), x.width(), "head_norm: y");
   dispatch(exec,
@@ -77,7 +77,7 @@ void head_norm_forward(Exec& exec, const HeadNorm& norm, ConstView x, ConstView 
 void head_norm_backward(Exec& exec, const HeadNorm& norm, ConstView dy, ConstView x, ConstView gate,
                         ConstView weight, ConstView inv_rms, View dx, View d_gate, View d_weight) {
   const int64_t rows = x.rows(), width = x.width();
-  check_heads(norm, x, gate, weight, inv_rms);
+  check_head_norm(norm, x, gate, weight, inv_rms);
   if (nothing_in(x)) return;
   check_matrix(dy, rows, width, "head_norm: dy");
   check_matrix(dx, rows, width, "head_norm: dx");

@@ -1,84 +1,63 @@
 #include "kernels/rows/normalizer.h"
 
-#include <algorithm>
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/rows/cpu/normalizer.h"
 
 namespace weft::kernels {
 namespace {
 
-constexpr int64_t kRows = 64;  // tokens per task
-
-float read(ConstView x, int64_t row, int64_t column) {
-  const int64_t at = row * x.row_stride + column;
-  return x.dtype == DType::kF32 ? static_cast<const float*>(x.data)[at]
-                                : to_float(static_cast<const bf16*>(x.data)[at]);
-}
-
-void write(View x, int64_t row, int64_t column, float value) {
-  const int64_t at = row * x.row_stride + column;
-  if (x.dtype == DType::kF32)
-    static_cast<float*>(x.data)[at] = value;
-  else
-    static_cast<bf16*>(x.data)[at] = to_bf16(value);
-}
-
-// work(token, head) for all tokens and heads; `narrow` has heads * width columns, `wide` one more
-// each.
-template <class Work>
-void each_head(Exec& exec, int64_t heads, ConstView narrow, ConstView wide, Work work) {
-  const int64_t tokens = narrow.rows();
-  WEFT_CHECK(wide.rows() == tokens && wide.width() == narrow.width() + heads,
-             "normalizer: {} heads, {} against {}", heads, narrow.shape, wide.shape);
-  exec.threads.run((tokens + kRows - 1) / kRows, [&](int64_t task) {
-    const int64_t end = std::min(tokens, (task + 1) * kRows);
-    for (int64_t t = task * kRows; t < end; ++t) {
-      for (int64_t h = 0; h < heads; ++h) work(t, h);
-    }
-  });
+void check(int64_t heads, ConstView narrow, ConstView wide) {
+  check_real(narrow, "normalizer: x");
+  check_heads(narrow.width(), heads, "normalizer");
+  check_matrix(wide, narrow.rows(), narrow.width() + heads, "normalizer: wide");
 }
 
 }  // namespace
 
 void append_ones(Exec& exec, int64_t heads, ConstView x, View wide) {
-  const int64_t width = x.width() / heads;
-  each_head(exec, heads, x, wide, [&](int64_t t, int64_t h) {
-    for (int64_t i = 0; i < width; ++i)
-      write(wide, t, h * (width + 1) + i, read(x, t, h * width + i));
-    write(wide, t, h * (width + 1) + width, 1.0f);
-  });
+  if (nothing_in(wide)) return;
+  check(heads, x, wide);
+  dispatch(exec,
+           {.name = "append_ones", .type = x.dtype, .read = bytes_of(x), .written = bytes_of(wide)},
+           cpu::append_ones, heads, x, wide);
 }
 
 void drop_last_channel(Exec& exec, int64_t heads, ConstView wide, View x) {
-  const int64_t width = x.width() / heads;
-  each_head(exec, heads, x, wide, [&](int64_t t, int64_t h) {
-    for (int64_t i = 0; i < width; ++i)
-      write(x, t, h * width + i, read(wide, t, h * (width + 1) + i));
-  });
+  if (nothing_in(wide)) return;
+  check(heads, x, wide);
+  dispatch(exec,
+           {.name = "drop_last_channel",
+            .type = wide.dtype,
+            .read = x.shape.elements() * size_of(wide.dtype),
+            .written = bytes_of(x)},
+           cpu::drop_last_channel, heads, wide, x);
 }
 
 void divide_by_last_channel(Exec& exec, int64_t heads, ConstView wide, View out, float epsilon) {
-  const int64_t width = out.width() / heads;
-  each_head(exec, heads, out, wide, [&](int64_t t, int64_t h) {
-    const int64_t from = h * (width + 1);
-    const float inverse = 1.0f / (read(wide, t, from + width) + epsilon);
-    for (int64_t i = 0; i < width; ++i)
-      write(out, t, h * width + i, read(wide, t, from + i) * inverse);
-  });
+  if (nothing_in(wide)) return;
+  check(heads, out, wide);
+  dispatch(exec,
+           {.name = "divide_by_last_channel",
+            .type = wide.dtype,
+            .flops = elements(wide),
+            .read = bytes_of(wide),
+            .written = bytes_of(out)},
+           cpu::divide_by_last_channel, heads, wide, out, epsilon);
 }
 
 void divide_by_last_channel_backward(Exec& exec, int64_t heads, ConstView wide, ConstView d_out,
                                      View d_wide, float epsilon) {
-  const int64_t width = d_out.width() / heads;
-  each_head(exec, heads, d_out, wide, [&](int64_t t, int64_t h) {
-    const int64_t from = h * (width + 1);
-    const float inverse = 1.0f / (read(wide, t, from + width) + epsilon);
-    float dot = 0;
-    for (int64_t i = 0; i < width; ++i) {
-      const float d = read(d_out, t, h * width + i);
-      dot += d * read(wide, t, from + i);
-      write(d_wide, t, from + i, d * inverse);
-    }
-    write(d_wide, t, from + width, -dot * inverse * inverse);
-  });
+  if (nothing_in(wide)) return;
+  check(heads, d_out, wide);
+  check_matrix(d_wide, wide.rows(), wide.width(), "normalizer: d_wide");
+  dispatch(exec,
+           {.name = "divide_by_last_channel_backward",
+            .type = wide.dtype,
+            .flops = 3 * elements(wide),
+            .read = bytes_of(wide, d_out),
+            .written = bytes_of(d_wide)},
+           cpu::divide_by_last_channel_backward, heads, wide, d_out, d_wide, epsilon);
 }
 
 }  // namespace weft::kernels

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <span>
-
-#include "core/memory/exec.h"
+#include "core/memory/host_table.h"
 
 namespace weft::kernels {
 
@@ -15,7 +13,7 @@ struct Rope {
   int64_t rotary_width = 0;  // even, at most head_width
   double base = 10000.0;
   enum class Direction : uint8_t { kForward, kBackward } direction = Direction::kForward;
-  std::span<const double> frequencies = {};  // of the rotary_width / 2 pairs; empty: by the base
+  HostTable<double> frequencies = {};  // of the rotary_width / 2 pairs; empty: by the base
   double scale = 1.0;
 };
 

@@ -1,79 +1,88 @@
 #include "kernels/rows/wide_norm.h"
 
-#include "core/host_access.h"
-#include "kernels/cpu/tasks.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/rows/cpu/wide_norm.h"
 
 namespace weft::kernels {
 namespace {
 
-// each(row, group, its first channel, one past its last)
-template <class Each>
-void each_group(Exec& exec, ConstView x, int64_t groups, Each each) {
-  const int64_t width = x.width() / groups;
-  for_blocks(exec, row_blocks(x.rows(), x.width()), [&](int64_t, int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      for (int64_t g = 0; g < groups; ++g) each(r, g, g * width, (g + 1) * width);
-    }
-  });
-}
-
-template <class V>
-auto row_of(const V& v, int64_t r) {
-  return host<float>(v) + r * v.row_stride;
+// x [n, d], statistics [n, groups]
+void check(ConstView x, ConstView statistics) {
+  check_f32(x, "wide_norm: x");
+  check_heads(x.width(), statistics.width(), "wide_norm: groups");
+  check_f32_matrix(statistics, x.rows(), statistics.width(), "wide_norm: statistics");
 }
 
 }  // namespace
 
 void wide_norm_squares(Exec& exec, ConstView x, int64_t groups, View squares) {
-  each_group(exec, x, groups, [&](int64_t r, int64_t g, int64_t begin, int64_t end) {
-    const float* from = row_of(x, r);
-    double sum = 0;
-    for (int64_t i = begin; i < end; ++i) sum += double{from[i]} * from[i];
-    row_of(squares, r)[g] = static_cast<float>(sum);
-  });
+  if (nothing_in(x)) return;
+  check(x, squares);
+  WEFT_CHECK(squares.width() == groups, "wide_norm: sums of {} groups, expected {}",
+             squares.width(), groups);
+  dispatch(exec,
+           {.name = "wide_norm_squares",
+            .flops = 2 * elements(x),
+            .read = bytes_of(x),
+            .written = bytes_of(squares)},
+           cpu::wide_norm_squares, x, groups, squares);
+}
+
+void wide_norm_inverse(Exec& exec, ConstView squares, int64_t width, float epsilon, View inv_rms) {
+  if (nothing_in(squares)) return;
+  check_f32(squares, "wide_norm: squares");
+  check_f32_matrix(inv_rms, squares.rows(), squares.width(), "wide_norm: inv_rms");
+  dispatch(exec,
+           {.name = "wide_norm_inverse",
+            .flops = 4 * elements(squares),
+            .read = bytes_of(squares),
+            .written = bytes_of(inv_rms)},
+           cpu::wide_norm_inverse, squares, width, epsilon, inv_rms);
 }
 
 void wide_norm_scale(Exec& exec, ConstView x, ConstView inv_rms, ConstView weight, View y) {
-  const float* w = host<float>(weight);
-  each_group(exec, x, inv_rms.width(), [&](int64_t r, int64_t g, int64_t begin, int64_t end) {
-    const float* from = row_of(x, r);
-    const float scale = row_of(inv_rms, r)[g];
-    float* to = row_of(y, r);
-    for (int64_t i = begin; i < end; ++i) to[i] = from[i] * scale * w[i];
-  });
+  if (nothing_in(x)) return;
+  check(x, inv_rms);
+  check_numbers(weight, x.width(), "wide_norm: weight");
+  check_f32_matrix(y, x.rows(), x.width(), "wide_norm: y");
+  dispatch(exec,
+           {.name = "wide_norm_scale",
+            .flops = 2 * elements(x),
+            .read = bytes_of(x, inv_rms, weight),
+            .written = bytes_of(y)},
+           cpu::wide_norm_scale, x, inv_rms, weight, y);
 }
 
 void wide_norm_products(Exec& exec, ConstView dy, ConstView x, ConstView inv_rms, ConstView weight,
                         View d_weight, View products) {
-  const float* w = host<float>(weight);
-  const int64_t groups = inv_rms.width(), width = x.width() / groups;
-  each_group(exec, x, groups, [&](int64_t r, int64_t g, int64_t begin, int64_t end) {
-    const float *from = row_of(x, r), *d = row_of(dy, r);
-    const float scale = row_of(inv_rms, r)[g];
-    double sum = 0;
-    for (int64_t i = begin; i < end; ++i) sum += double{d[i]} * w[i] * (from[i] * scale);
-    row_of(products, r)[g] = static_cast<float>(sum);
-  });
-  // A task has some channels and walks all rows: the same sums for any number of threads.
-  constexpr int64_t kChannels = 64;
-  exec.threads.run((x.width() + kChannels - 1) / kChannels, [&](int64_t task) {
-    const int64_t begin = task * kChannels, end = std::min(x.width(), begin + kChannels);
-    float* sum = host<float>(d_weight);
-    for (int64_t r = 0; r < x.rows(); ++r) {
-      const float *from = row_of(x, r), *d = row_of(dy, r), *scale = row_of(inv_rms, r);
-      for (int64_t i = begin; i < end; ++i) sum[i] += d[i] * (from[i] * scale[i / width]);
-    }
-  });
+  if (nothing_in(x)) return;
+  check(x, inv_rms);
+  check_f32_matrix(dy, x.rows(), x.width(), "wide_norm: dy");
+  check_numbers(weight, x.width(), "wide_norm: weight");
+  check_numbers(d_weight, x.width(), "wide_norm: d_weight");
+  check_f32_matrix(products, x.rows(), inv_rms.width(), "wide_norm: products");
+  dispatch(exec,
+           {.name = "wide_norm_products",
+            .flops = 7 * elements(x),
+            .read = bytes_of(dy, x, inv_rms, weight, d_weight),
+            .written = bytes_of(d_weight, products)},
+           cpu::wide_norm_products, dy, x, inv_rms, weight, d_weight, products);
 }
 
-void wide_norm_backward(Exec& exec, const WideNormBackward& c) {
-  const float* w = host<float>(c.weight);
-  each_group(exec, c.x, c.inv_rms.width(), [&](int64_t r, int64_t g, int64_t begin, int64_t end) {
-    const float *x = row_of(c.x, r), *dy = row_of(c.dy, r);
-    const float scale = row_of(c.inv_rms, r)[g], mean = row_of(c.mean, r)[g];
-    float* dx = row_of(c.dx, r);
-    for (int64_t i = begin; i < end; ++i) dx[i] = (dy[i] * w[i] - x[i] * scale * mean) * scale;
-  });
+void wide_norm_backward(Exec& exec, const WideNormBackward& call) {
+  if (nothing_in(call.x)) return;
+  check(call.x, call.inv_rms);
+  check(call.x, call.mean);
+  check_f32_matrix(call.dy, call.x.rows(), call.x.width(), "wide_norm: dy");
+  check_f32_matrix(call.dx, call.x.rows(), call.x.width(), "wide_norm: dx");
+  check_numbers(call.weight, call.x.width(), "wide_norm: weight");
+  dispatch(exec,
+           {.name = "wide_norm_backward",
+            .flops = 5 * elements(call.x),
+            .read = bytes_of(call.dy, call.x, call.inv_rms, call.weight, call.mean),
+            .written = bytes_of(call.dx)},
+           cpu::wide_norm_backward, call);
 }
 
 }  // namespace weft::kernels

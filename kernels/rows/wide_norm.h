@@ -9,6 +9,9 @@ namespace weft::kernels {
 
 // squares = sum of x^2
 void wide_norm_squares(Exec& exec, ConstView x, int64_t groups, View squares);
+// inv_rms = 1 / sqrt(squares / width + epsilon), of groups of `width` channels; may be the same
+// bytes as squares
+void wide_norm_inverse(Exec& exec, ConstView squares, int64_t width, float epsilon, View inv_rms);
 // y = x * inv_rms * weight
 void wide_norm_scale(Exec& exec, ConstView x, ConstView inv_rms, ConstView weight, View y);
 // d_weight += sum over rows of dy * x * inv_rms;  products = sum of dy * weight * x * inv_rms

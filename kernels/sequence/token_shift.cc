@@ -1,47 +1,19 @@
 #include "kernels/sequence/token_shift.h"
 
-#include <vector>
-
-#include "core/host_access.h"
-#include "kernels/cpu/tasks.h"
-#include "kernels/sequence/cpu/isa/token_shift.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/sequence/cpu/token_shift.h"
 #include "kernels/sequence/history.h"
 
 namespace weft::kernels {
 namespace {
 
-// Of every token: the number of the document that begins (ends) with it, or -1.
-struct Borders {
-  std::vector<int32_t> begins, ends;
-};
-Borders borders_in(std::span<const int32_t> documents, int64_t tokens) {
-  WEFT_CHECK(!documents.empty() && documents.front() == 0 && documents.back() == tokens,
-             "token_shift: document offsets must go from 0 to {} tokens", tokens);
-  const std::vector<int32_t> none(static_cast<size_t>(tokens), -1);
-  Borders borders{none, none};
-  for (size_t d = 0; d + 1 < documents.size(); ++d) {
-    if (documents[d] == documents[d + 1]) continue;
-    borders.begins[static_cast<size_t>(documents[d])] = static_cast<int32_t>(d);
-    borders.ends[static_cast<size_t>(documents[d + 1]) - 1] = static_cast<int32_t>(d);
-  }
-  return borders;
-}
-
-TokenShiftArgs checked(const TokenShift& shift, ConstView x, ConstView logits,
-                       const Borders& borders) {
+HistoryShape check(const TokenShift& shift, ConstView x, ConstView logits) {
   check_real(x, "token_shift: x");
-  WEFT_CHECK(shift.heads > 0 && x.width() % shift.heads == 0, "token_shift: {} channels, {} heads",
-             x.width(), shift.heads);
-  check_matrix(logits, x.rows(), shift.heads, "token_shift: logits");
-  TokenShiftArgs args{};
-  args.x = rows_of(x);
-  args.logits = host<float>(logits);
-  args.logits_stride = logits.row_stride;
-  args.begins = borders.begins.data();
-  args.ends = borders.ends.data();
-  args.heads = shift.heads;
-  args.width = x.width() / shift.heads;
-  return args;
+  check_heads(x.width(), shift.heads, "token_shift");
+  check_f32_matrix(logits, x.rows(), shift.heads, "token_shift: logits");
+  check_documents(shift.documents, x.rows(), "token_shift");
+  return {shift.documents, 1, x.width()};
 }
 
 void check_like(ConstView x, ConstView other, std::string_view name) {
@@ -50,58 +22,43 @@ void check_like(ConstView x, ConstView other, std::string_view name) {
              name_of(x.dtype));
 }
 
-HistoryShape history_of(const TokenShift& shift, ConstView x) {
-  return {shift.documents, 1, x.width()};
-}
-
 }  // namespace
 
 void token_shift_forward(Exec& exec, const TokenShift& shift, ConstView x, ConstView logits, View y,
                          const ShiftHistory& history) {
   if (nothing_in(x) && !given(history.leaving)) return;
-  const HistoryShape shape = history_of(shift, x);
+  const HistoryShape shape = check(shift, x, logits);
   check_history(history.entering, shape, "token_shift: history");
   check_history(history.leaving, shape, "token_shift: leaving history");
-  const Borders borders = borders_in(shift.documents, x.rows());
-  TokenShiftArgs args = checked(shift, x, logits, borders);
   check_like(x, y, "token_shift: y");
-  args.y = rows_of(y);
-  args.entering = rows_of(history.entering);
-  const TokenShiftTable& table = table_of<TokenShiftTable>(exec.isa);
-  for_blocks(exec, row_blocks(x.rows(), x.width()),
-             [&](int64_t, int64_t begin, int64_t end) { table.forward(args, begin, end); });
-  leave_history(exec, shape, history.entering, x, history.leaving);
+  dispatch(exec,
+           {.name = "token_shift_forward",
+            .type = x.dtype,
+            .flops = 3 * elements(x) + 4 * elements(logits),
+            .read = bytes_of(x, logits, history.entering),
+            .written = bytes_of(y, history.leaving)},
+           cpu::token_shift_forward, shift, x, logits, y, history);
 }
 
 void token_shift_backward(Exec& exec, const TokenShift& shift, ConstView x, ConstView logits,
                           ConstView dy, View dx, View d_logits,
                           const ShiftHistoryGradients& history) {
   if (nothing_in(x) && !given(history.d_entering)) return;
-  const HistoryShape shape = history_of(shift, x);
+  const HistoryShape shape = check(shift, x, logits);
   check_history(history.entering, shape, "token_shift: history");
   check_history(history.d_leaving, shape, "token_shift: d_leaving");
   check_history(history.d_entering, shape, "token_shift: d_entering");
-  const Borders borders = borders_in(shift.documents, x.rows());
-  TokenShiftArgs args = checked(shift, x, logits, borders);
   check_like(x, dy, "token_shift: dy");
   check_like(x, dx, "token_shift: dx");
-  check_matrix(d_logits, x.rows(), shift.heads, "token_shift: d_logits");
+  check_f32_matrix(d_logits, x.rows(), shift.heads, "token_shift: d_logits");
   WEFT_CHECK(dx.data != dy.data || x.rows() == 0, "token_shift: dx must not overwrite dy");
-  args.dy = rows_of(dy);
-  args.y = rows_of(dx);
-  args.d_logits = host<float>(d_logits);
-  args.d_logits_stride = d_logits.row_stride;
-  args.entering = rows_of(history.entering);
-  args.d_leaving = rows_of(history.d_leaving);
-  const TokenShiftTable& table = table_of<TokenShiftTable>(exec.isa);
-  for_blocks(exec, row_blocks(x.rows(), x.width()),
-             [&](int64_t, int64_t begin, int64_t end) { table.backward(args, begin, end); });
-  if (nothing_in(history.d_entering)) return;
-  args.d_entering = rows_of(history.d_entering);
-  exec.threads.run(shape.count(), [&](int64_t d) {
-    const bool empty = shift.documents[d] == shift.documents[d + 1];
-    table.history_backward(args, d, empty ? -1 : shift.documents[d]);
-  });
+  dispatch(exec,
+           {.name = "token_shift_backward",
+            .type = x.dtype,
+            .flops = 6 * elements(x) + 6 * elements(logits),
+            .read = bytes_of(x, logits, dy, history.entering, history.d_leaving),
+            .written = bytes_of(dx, d_logits, history.d_entering)},
+           cpu::token_shift_backward, shift, x, logits, dy, dx, d_logits, history);
 }
 
 }  // namespace weft::kernels

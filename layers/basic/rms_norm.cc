@@ -1,6 +1,5 @@
 #include "layers/basic/rms_norm.h"
 
-#include "core/host_access.h"
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/norm.h"
 
@@ -20,9 +19,7 @@ RmsNorm::RmsNorm(const Build& build, const std::string& name, const Scale& scale
 Tensor RmsNorm::scale(Exec& exec) const {
   if (scale_.offset == 0.0f && scale_.factor == 1.0f) return weight_.value;
   const Tensor out = exec.scratch(weight_.shape);
-  const float* w = host<float>(weight_.value);
-  for (int64_t i = 0; i < out.elements(); ++i)
-    host<float>(out)[i] = scale_.factor * (scale_.offset + w[i]);
+  kernels::shift_scale(exec, weight_.value, scale_.offset, scale_.factor, out);
   return out;
 }
 

@@ -94,7 +94,7 @@ void Rotation::turn(Exec& exec, const Sequence& sequence, int64_t heads, View x,
                     Direction direction) const {
   const kernels::Rope rope{.heads = heads,
                            .head_width = head_width_,
-                           .rotary_width = 2 * std::ssize(frequencies_),
+                           .rotary_width = 2 * static_cast<int64_t>(frequencies_.size()),
                            .direction = direction,
                            .frequencies = frequencies_,
                            .scale = scale_};

@@ -46,7 +46,7 @@ class Rotation {
   double growth() const { return scale_; }  // of what is rotated
 
  private:
-  std::vector<double> frequencies_;
+  HostTable<double> frequencies_;
   double scale_;
   int64_t head_width_;
 };

@@ -1,9 +1,7 @@
 #include "layers/basic/wide_norm.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "core/host_access.h"
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/norm.h"
 #include "kernels/rows/wide_norm.h"
@@ -48,8 +46,7 @@ void WideNorm::sum(Exec& exec, const Tensor& parts) const {
 Tensor WideNorm::scale(Exec& exec) const {
   if (variant_.offset == 0.0f) return weight_.value;
   const Tensor out = exec.scratch(weight_.shape);
-  kernels::fill(exec, out, variant_.offset);
-  kernels::add(exec, out, weight_.value, out);
+  kernels::shift_scale(exec, weight_.value, variant_.offset, 1.0f, out);
   return out;
 }
 
@@ -68,10 +65,7 @@ Tensor WideNorm::forward(Exec& exec, const Tensor& x, const Tensor& y) const {
   const Tensor wide = in_type(exec, x, DType::kF32), out = exec.empty(x.shape());
   kernels::wide_norm_squares(exec, wide, groups_, inv_rms);
   sum(exec, inv_rms);
-  for (int64_t i = 0; i < inv_rms.elements(); ++i) {
-    float& value = host<float>(inv_rms)[i];
-    value = 1.0f / std::sqrt(value / static_cast<float>(width_) + epsilon_);
-  }
+  kernels::wide_norm_inverse(exec, inv_rms, width_, epsilon_, inv_rms);
   kernels::wide_norm_scale(exec, wide, inv_rms, scale(exec), out);
   kernels::copy(exec, out, y);
   return inv_rms;

@@ -12,7 +12,7 @@
 
 #include "core/host_access.h"
 #include "kernels/gates/forget_gate.h"
-#include "kernels/gates/sigmoid_gate.h"
+#include "kernels/gates/output_gate.h"
 #include "kernels/rows/norm.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/linear.h"
@@ -298,7 +298,8 @@ class Fox final : public Mixer {
       kernels::head_norm_forward(exec, output_norm(), f.out, part(f.projected, kGate),
                                  out_norm_->value, y, f.out_inv_rms);
     } else {
-      kernels::sigmoid_gate_forward(exec, f.out, part(f.projected, kGate), y);
+      kernels::output_gate_forward(exec, kernels::GateActivation::kSigmoid, f.out,
+                                   part(f.projected, kGate), y);
     }
     return y;
   }
@@ -310,8 +311,8 @@ class Fox final : public Mixer {
                                   out_norm_->value, f.out_inv_rms, d_out, part(d, kGate),
                                   out_norm_->grad);
     } else {
-      kernels::sigmoid_gate_backward(exec, f.out, part(f.projected, kGate), d_y, d_out,
-                                     part(d, kGate));
+      kernels::output_gate_backward(exec, kernels::GateActivation::kSigmoid, f.out,
+                                    part(f.projected, kGate), d_y, d_out, part(d, kGate));
     }
     return d_out;
   }

@@ -1,8 +1,7 @@
 #include "layers/mixers/linear_finish.h"
 
 #include "kernels/gates/mlstm.h"
-#include "kernels/gates/sigmoid_gate.h"
-#include "kernels/gates/ssm.h"
+#include "kernels/gates/output_gate.h"
 #include "layers/basic/cast.h"
 
 namespace weft {
@@ -64,20 +63,14 @@ Tensor LinearFinish::joint(Exec& exec, ConstView gate, Saved& f) const {
   if (spec_.gate == GateActivation::kNone) return y;
   f.normed = y;
   const Tensor gated = exec.empty(y.shape(), compute_);
-  if (spec_.gate == GateActivation::kSilu) {
-    kernels::silu_gate_forward(exec, y, gate, gated);
-  } else {
-    kernels::sigmoid_gate_forward(exec, y, gate, gated);
-  }
+  kernels::output_gate_forward(exec, spec_.gate, y, gate, gated);
   return gated;
 }
 
 Tensor LinearFinish::joint_backward(Exec& exec, const Saved& f, const Tensor& dy, ConstView gate,
                                     View d_gate, DType type) const {
-  if (spec_.gate == GateActivation::kSilu) {
-    kernels::silu_gate_backward(exec, f.normed, gate, dy, dy, d_gate);
-  } else if (spec_.gate == GateActivation::kSigmoid) {
-    kernels::sigmoid_gate_backward(exec, f.normed, gate, dy, dy, d_gate);
+  if (spec_.gate != GateActivation::kNone) {
+    kernels::output_gate_backward(exec, spec_.gate, f.normed, gate, dy, dy, d_gate);
   }
   const Tensor d_out = exec.empty(f.out.shape(), type);
   joint_->backward(exec, dy, f.active.defined() ? f.active : f.out, f.inv_rms, d_out);

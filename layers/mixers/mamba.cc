@@ -5,6 +5,7 @@
 // With `select_norm` r, B and C each pass an RMSNorm before they are used.
 #include <cmath>
 
+#include "kernels/gates/output_gate.h"
 #include "kernels/gates/ssm.h"
 #include "kernels/rows/norm.h"
 #include "layers/basic/cast.h"
@@ -86,7 +87,8 @@ class Mamba final : public Mixer {
     f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
                               [&] { project_.finish_gate(exec, x, f.projected); });
     const Tensor gated = exec.empty(f.y.shape(), compute_);
-    kernels::silu_gate_forward(exec, f.y, gate(f.projected), gated);
+    kernels::output_gate_forward(exec, kernels::GateActivation::kSilu, f.y, gate(f.projected),
+                                 gated);
     saved.push(std::move(f));
     return out_.forward(exec, gated, DType::kF32, saved);
   }
@@ -96,7 +98,8 @@ class Mamba final : public Mixer {
     const Tensor d_y = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
-    kernels::silu_gate_backward(exec, f.y, gate(f.projected), d_y, d_y, gate(d));
+    kernels::output_gate_backward(exec, kernels::GateActivation::kSilu, f.y, gate(f.projected), d_y,
+                                  d_y, gate(d));
     project_.begin_backward(exec, d, f.input, saved);
     const Tensor d_selected = exec.empty(f.selected.shape(), compute_);
     const Tensor dx_scan = exec.empty(f.x.shape()), d_dt = exec.empty(f.dt.shape());

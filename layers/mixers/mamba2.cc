@@ -4,6 +4,7 @@
 //   out_proj( RMSNorm_group(y * silu(z)) )
 #include <algorithm>
 
+#include "kernels/gates/output_gate.h"
 #include "kernels/gates/ssm.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/channel_shards.h"
@@ -88,7 +89,8 @@ class Mamba2 final : public Mixer {
                               [&] { project_.finish_gate(exec, x, f.projected); });
     kernels::add_head_skip(exec, head_steps(f), f.y);
     f.gated = exec.empty(f.y.shape(), compute_);
-    kernels::silu_gate_forward(exec, f.y, gate(f.projected), f.gated);
+    kernels::output_gate_forward(exec, kernels::GateActivation::kSilu, f.y, gate(f.projected),
+                                 f.gated);
     const Tensor normed = exec.empty(f.y.shape(), compute_);
     f.inv_rms = norm_.forward(exec, f.gated, normed);
     saved.push(std::move(f));
@@ -102,7 +104,8 @@ class Mamba2 final : public Mixer {
     const Tensor d_y = exec.empty(f.y.shape());
     norm_.backward(exec, d_normed, f.gated, f.inv_rms, d_y);
     const Tensor d = exec.empty(f.projected.shape(), compute_);
-    kernels::silu_gate_backward(exec, f.y, gate(f.projected), d_y, d_y, gate(d));
+    kernels::output_gate_backward(exec, kernels::GateActivation::kSilu, f.y, gate(f.projected), d_y,
+                                  d_y, gate(d));
     project_.begin_backward(exec, d, f.x, saved);
     const Tensor d_mixed = exec.empty(f.mixed.shape()), dv = exec.empty(f.v.shape());
     const Tensor dg = exec.empty(f.dt.shape()), d_dt = exec.empty(f.dt.shape());

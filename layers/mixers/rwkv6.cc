@@ -4,6 +4,7 @@
 //   y = o_proj( GroupNorm_heads(o) * silu(gate) )
 #include "kernels/gates/activation.h"
 #include "kernels/gates/decay_gate.h"
+#include "kernels/gates/ffn_activation.h"
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/group_norm.h"
 #include "layers/basic/cast.h"
@@ -31,6 +32,7 @@ void fields(FieldVisitor& f, Rwkv6Options& c) {
   f("norm_epsilon", c.norm_epsilon, "added to the variance of each head's output", above(0));
 }
 
+constexpr auto kGated = kernels::FfnActivation::kSwiglu;
 constexpr kernels::DecayGate kDecay{.kind = kernels::DecayGate::Kind::kMinusExp};
 constexpr auto kTanh = kernels::Activation::kTanh;
 
@@ -154,14 +156,16 @@ class Rwkv6 final : public Mixer {
     kernels::group_norm_forward(exec, norm(), f.out, norm_.value, norm_bias_.value,
                                 f.gate_and_out.view().columns(width, width), f.statistics);
     const Tensor y = exec.empty(f.out.shape(), compute_);
-    kernels::swiglu_forward(exec, f.gate_and_out, {}, y);
+    kernels::ffn_activation_forward(exec, kGated, f.gate_and_out, {}, y);
     return y;
   }
   Tensor normalize_backward(Exec& exec, const Tensor& d_y, const Saved& f,
                             const Tensor& d_gate) const {
     const int64_t width = h_.heads * h_.dv;
     const Tensor d = exec.empty(f.gate_and_out.shape(), compute_);
-    kernels::swiglu_backward(exec, f.gate_and_out, {}, d_y, d, {}, {});
+    kernels::ffn_activation_backward(
+        exec, kGated,
+        {.pre = f.gate_and_out, .scale = {}, .dh = d_y, .d_pre = d, .d_scale = {}, .h = {}});
     kernels::copy(exec, d.view().columns(0, width), d_gate);
     const Tensor d_out = exec.empty(f.out.shape(), compute_);
     kernels::group_norm_backward(exec, norm(), d.view().columns(width, width), f.out, norm_.value,

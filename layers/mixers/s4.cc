@@ -4,7 +4,7 @@
 //   y_c = sum_n C_cn M_t[n, c] + D_c u_c,    out_proj(y * silu(z))
 #include <cmath>
 
-#include "kernels/gates/ssm.h"
+#include "kernels/gates/output_gate.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/linear.h"
 #include "layers/context/mixer.h"
@@ -51,7 +51,8 @@ class S4 final : public Mixer {
     f.y = recurrence_.forward(exec, inputs(f), context.sequence, context.part(kRecurrence), saved,
                               [&] { project_.finish_gate(exec, x, f.projected); });
     const Tensor gated = exec.empty(f.y.shape(), compute_);
-    kernels::silu_gate_forward(exec, f.y, gate(f.projected), gated);
+    kernels::output_gate_forward(exec, kernels::GateActivation::kSilu, f.y, gate(f.projected),
+                                 gated);
     saved.push(std::move(f));
     return out_.forward(exec, gated, DType::kF32, saved);
   }
@@ -61,7 +62,8 @@ class S4 final : public Mixer {
     const Tensor d_gated = out_.backward(exec, in_type(exec, dy, compute_), DType::kF32, saved);
     const Saved f = saved.pop<Saved>();
     const Tensor d = exec.empty(f.projected.shape(), compute_);
-    kernels::silu_gate_backward(exec, f.y, gate(f.projected), d_gated, d_gated, gate(d));
+    kernels::output_gate_backward(exec, kernels::GateActivation::kSilu, f.y, gate(f.projected),
+                                  d_gated, d_gated, gate(d));
     project_.begin_backward(exec, d, f.x, saved);
     recurrence_.backward(exec, inputs(f), context.sequence, d_gated, context.part(kRecurrence),
                          {input(d), log_dt_.grad, a_log_.grad, b_.grad, c_.grad, d_.grad}, saved);

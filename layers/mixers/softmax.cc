@@ -5,7 +5,7 @@
 #include <cmath>
 #include <optional>
 
-#include "kernels/gates/sigmoid_gate.h"
+#include "kernels/gates/output_gate.h"
 #include "kernels/rows/norm.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/linear.h"
@@ -96,7 +96,7 @@ class Softmax final : public Mixer {
       f.gate = gate_->forward(exec, x, compute_, saved);
       f.out = out;
       out = exec.empty(f.out.shape(), compute_);
-      kernels::sigmoid_gate_forward(exec, f.out, f.gate, out);
+      kernels::output_gate_forward(exec, kernels::GateActivation::kSigmoid, f.out, f.gate, out);
     }
     saved.push(std::move(f));
     return out_.forward(exec, out, DType::kF32, saved);
@@ -110,7 +110,8 @@ class Softmax final : public Mixer {
     Tensor dx_gate;
     if (gate_) {
       const Tensor d_gate = exec.empty(f.gate.shape(), compute_);
-      kernels::sigmoid_gate_backward(exec, f.out, f.gate, d_out, d_out, d_gate);
+      kernels::output_gate_backward(exec, kernels::GateActivation::kSigmoid, f.out, f.gate, d_out,
+                                    d_out, d_gate);
       dx_gate = gate_->backward(exec, d_gate, DType::kF32, saved);
     }
     const Tensor d = exec.empty(f.projected.shape(), compute_);
@@ -164,8 +165,7 @@ class Softmax final : public Mixer {
   Tensor norm_scale(Exec& exec, const Parameter& weight) const {
     if (offset_ == 0.0f) return weight.value;
     const Tensor one = exec.scratch(weight.shape);
-    kernels::fill(exec, one, offset_);
-    kernels::add(exec, one, weight.value, one);
+    kernels::shift_scale(exec, weight.value, offset_, 1.0f, one);
     return one;
   }
 

@@ -2,6 +2,7 @@
 
 #include "core/host_access.h"
 #include "kernels/rows/elementwise.h"
+#include "kernels/rows/head_softmax.h"
 #include "kernels/rows/slots.h"
 
 namespace weft {
@@ -92,7 +93,7 @@ Tensor SlotsRecurrence::run(Exec& exec, const SlotsInputs& in, const Sequence& s
   kernels::diagonal_scan_forward(exec, scoring, given(before.keys), scored, wanted(keys),
                                  wanted(keep.key_chunks));
   keep.share = exec.empty(scored.shape(), in.v.dtype);
-  kernels::slot_softmax_forward(exec, h.heads, scored, keep.share);
+  kernels::head_softmax_forward(exec, h.heads, scored, keep.share);
   const Tensor out = exec.empty({tokens, h.heads * h.dv}, in.v.dtype);
   const kernels::DiagonalScan reading = reads(in, keep, sequence);
   if (keeps) keep.value_chunks = exec.empty({kernels::diagonal_scan_kept(exec, reading)});
@@ -125,7 +126,7 @@ void SlotsRecurrence::run_backward(Exec& exec, const SlotsInputs& in, const Sequ
                                    .d_initial_state = wanted(d_values)},
                                   given(keep.value_chunks));
   kernels::slot_writes_backward(exec, in.log_decay, d_write, gradients.log_decay);
-  kernels::slot_softmax_backward(exec, h.heads, keep.share, d_share, d_share);
+  kernels::head_softmax_backward(exec, h.heads, keep.share, d_share, d_share);
   kernels::diagonal_scan_backward(exec, scores(in, keep, sequence), given(before.keys), d_share,
                                   given(d_after.keys),
                                   {.dq = gradients.q,

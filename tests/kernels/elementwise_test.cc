@@ -64,6 +64,20 @@ TEST_P(Elementwise, AddAndScaleWorkInPlaceOverManyBlocks) {
   EXPECT_TRUE(SameBits(a.view(), rig.exec.zeros({3, 40009}).view()));
 }
 
+TEST_P(Elementwise, ShiftScaleAddsBeforeItMultiplies) {
+  Rig rig(2, GetParam());
+  for (const DType type : kReals) {
+    for (const int64_t width : {1, 37}) {
+      const Padded x(rig, "x", 5, width, type), y(rig, "y", 5, width, DType::kF32);
+      kernels::shift_scale(rig.exec, x, 1.0f, 3.0f, y);
+      Numbers want = x.numbers();
+      for (double& number : want) number = 3.0 * (1.0 + number);
+      EXPECT_TRUE(Near(y.view(), want, tolerance(DType::kF32, 1)));
+      EXPECT_TRUE(y.surroundings_kept());
+    }
+  }
+}
+
 TEST_P(Elementwise, FillWritesItsRowsOnly) {
   Rig rig(2, GetParam());
   for (const DType dtype : kReals) {

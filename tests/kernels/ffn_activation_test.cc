@@ -101,19 +101,24 @@ TEST_P(FfnActivations, AreExactFarFromZero) {
 }
 
 TEST_P(FfnActivations, BackwardMayOverwriteItsInputWithAnyThreads) {
-  for (const FfnActivation a : kUngated) {
+  for (const FfnActivation a : kAll) {
+    const Shape wide{701, kernels::pre_width(a, 67)};
     for (const DType dtype : kReals) {
-      Rig one(1, GetParam()), three(3, GetParam());
-      const auto run = [&](Rig& rig, bool in_place) {
-        const Tensor pre = rig.normal("pre", {701, 67}, 1.0, dtype);
+      const auto run = [&](int threads, bool in_place) {
+        Rig rig(threads, GetParam());
+        const Tensor pre = rig.normal("pre", wide, 1.0, dtype);
         const Tensor dh = rig.normal("dh", {701, 67}, 1.0, dtype);
-        const Tensor d_pre = in_place ? pre : rig.exec.empty({701, 67}, dtype);
+        const Tensor d_pre = in_place ? pre : rig.exec.empty(wide, dtype);
+        const Tensor scale = rig.normal("s", {701}), d_scale = rig.exec.empty({701});
+        const Tensor h = rig.exec.empty({701, 67});
         kernels::ffn_activation_backward(
             rig.exec, a,
-            {.pre = pre, .scale = {}, .dh = dh, .d_pre = d_pre, .d_scale = {}, .h = {}});
-        return numbers(d_pre);
+            {.pre = pre, .scale = scale, .dh = dh, .d_pre = d_pre, .d_scale = d_scale, .h = h});
+        return std::tuple(numbers(d_pre), numbers(d_scale), numbers(h));
       };
-      EXPECT_EQ(run(one, false), run(three, true));
+      const auto one = run(1, false);
+      EXPECT_EQ(one, run(2, true));
+      EXPECT_EQ(one, run(3, true));
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/host_access.h"
 #include "kernels/rows/head_pool.h"
 #include "kernels/rows/head_softmax.h"
 #include "tests/kernels/numeric.h"
@@ -13,7 +14,7 @@ namespace {
 TEST(HeadSoftmax, AgreesWithItsFormulaAndItsSlope) {
   for (const Isa isa : available_isas()) {
     for (const DType type : kReals) {
-      for (const int64_t width : {1, 5, 19}) {
+      for (const int64_t width : {1, 5, 16, 37}) {
         constexpr int64_t kRows = 7, kHeads = 3;
         Rig rig(2, isa);
         const Padded x(rig, "x", kRows, kHeads * width, type, 3.0),
@@ -23,6 +24,8 @@ TEST(HeadSoftmax, AgreesWithItsFormulaAndItsSlope) {
         kernels::head_softmax_forward(rig.exec, kHeads, x, y);
         kernels::head_softmax_backward(rig.exec, kHeads, y, dy, dx);
         const Numbers in = x.numbers(), d = dy.numbers();
+        kernels::head_softmax_backward(rig.exec, kHeads, y, dy, dy);
+        EXPECT_EQ(dy.numbers(), dx.numbers());
         Numbers want(in.size()), slope(in.size());
         const auto w = static_cast<size_t>(width);
         for (size_t head = 0; head * w < in.size(); ++head) {
@@ -40,6 +43,16 @@ TEST(HeadSoftmax, AgreesWithItsFormulaAndItsSlope) {
         EXPECT_TRUE(dx.surroundings_kept());
       }
     }
+  }
+}
+
+TEST(HeadSoftmax, StaysFiniteFarFromZero) {
+  Rig rig;
+  const Tensor s = rig.exec.empty({1, 3}), p = rig.exec.empty({1, 3});
+  for (const float far : {-500.0f, 500.0f}) {
+    for (int i = 0; i < 3; ++i) host<float>(s)[i] = far;
+    kernels::head_softmax_forward(rig.exec, 1, s, p);
+    EXPECT_TRUE(Near(p, Numbers(3, 1.0 / 3), 1e-6));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/gates/ssm.h"
 #include "core/host_access.h"
 
+#include "kernels/gates/output_gate.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -68,9 +69,10 @@ TEST(SiluGate, MultipliesBySiluOfTheGate) {
           for (size_t i = 0; i < a.size(); ++i) out[i] = a[i] * silu(z[i]);
           return out;
         };
-        kernels::silu_gate_forward(rig.exec, x, gate, y);
+        kernels::output_gate_forward(rig.exec, kernels::GateActivation::kSilu, x, gate, y);
         EXPECT_TRUE(Near(y.numbers(), gated(x.numbers(), gate.numbers()), tolerance(type, 1)));
-        kernels::silu_gate_backward(rig.exec, x, gate, dy, dx, d_gate);
+        kernels::output_gate_backward(rig.exec, kernels::GateActivation::kSilu, x, gate, dy, dx,
+                                      d_gate);
         const auto of_x = [&](const Numbers& a) {
           return dot(gated(a, gate.numbers()), dy.numbers());
         };

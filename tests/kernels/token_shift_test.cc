@@ -2,7 +2,7 @@
 #include "core/host_access.h"
 
 #include "kernels/gates/forget_gate.h"
-#include "kernels/gates/sigmoid_gate.h"
+#include "kernels/gates/output_gate.h"
 #include "tests/kernels/numeric.h"
 
 namespace weft::test {
@@ -85,8 +85,9 @@ TEST_P(SigmoidGate, MultipliesForwardAndBackward) {
       const Padded x(rig, "x", 37, width, dtype), gate(rig, "gate", 37, width, dtype);
       const Padded dy(rig, "dy", 37, width, dtype), y(rig, "y", 37, width, dtype);
       const Padded dx(rig, "dx", 37, width, dtype), d_gate(rig, "d_gate", 37, width, dtype);
-      kernels::sigmoid_gate_forward(rig.exec, x, gate, y);
-      kernels::sigmoid_gate_backward(rig.exec, x, gate, dy, dx, d_gate);
+      kernels::output_gate_forward(rig.exec, kernels::GateActivation::kSigmoid, x, gate, y);
+      kernels::output_gate_backward(rig.exec, kernels::GateActivation::kSigmoid, x, gate, dy, dx,
+                                    d_gate);
       const Numbers a = x.numbers(), g = gate.numbers(), d = dy.numbers();
       Numbers want, want_dx, want_gate;
       for (size_t i = 0; i < a.size(); ++i) {

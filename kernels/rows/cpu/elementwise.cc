@@ -23,6 +23,12 @@ void scale(Exec& exec, ConstView x, float factor, View y) {
   for_tiles(exec, common_extent(x, y), [&](const Box& box) { table.scale(args, box); });
 }
 
+void shift_scale(Exec& exec, ConstView x, float offset, float factor, View y) {
+  const ElementwiseTable& table = table_of<ElementwiseTable>(exec.isa);
+  const Elementwise args{rows_of(x), {}, rows_of(y), factor, offset};
+  for_tiles(exec, common_extent(x, y), [&](const Box& box) { table.shift_scale(args, box); });
+}
+
 void fill(Exec& exec, View y, float value) {
   const ElementwiseTable& table = table_of<ElementwiseTable>(exec.isa);
   const Elementwise args{{}, {}, rows_of(y), value};

@@ -8,6 +8,7 @@ namespace weft::kernels::cpu {
 void copy(Exec& exec, ConstView x, View y);
 void add(Exec& exec, ConstView a, ConstView b, View y);
 void scale(Exec& exec, ConstView x, float factor, View y);
+void shift_scale(Exec& exec, ConstView x, float offset, float factor, View y);
 void fill(Exec& exec, View y, float value);
 void add_bias(Exec& exec, ConstView bias, View y);
 

@@ -1,18 +1,11 @@
 #include "kernels/gates/cpu/isa/head_decay.h"
 
 #include "kernels/cpu/isa/loops.h"
+#include "kernels/cpu/isa/softplus.h"
 
 namespace weft::kernels {
 namespace WEFT_ISA_NAMESPACE {
 namespace {
-
-// log(1 + e^x). Gates start at 1e-3 and less, where log(1 + u) alone has few digits left: the
-// rounding of 1 + u is divided out again.
-WEFT_INLINE VF softplus(VF x) {
-  const VF u = exp(-abs(x)), one = 1.0f + u;
-  const VF tail = select(one == 1.0f, u, log(one) * (u / (one - 1.0f)));
-  return max(x, splat(0.0f)) + tail;
-}
 
 template <class A>
 void forward_rows(const DecayArgs& a, const Rows& g, int64_t begin, int64_t end) {

@@ -77,7 +77,7 @@ void gates_backward(const MlstmDocument& a, const MlstmDocumentBack& b) {
 void keys(const MlstmKeyRows& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     for (int64_t h = 0; h < a.heads; ++h) {
-      // Of a split gate this is a power of two up to roundings of f32, and its product rounds to
+      // With a split gate this is a power of two up to roundings of f32, and its product rounds to
       // that of bf16. Not e^{i - r}: rounding i - r would lose more of a small r than f32 has to.
       const float factor = exp_of(row<float>(a.i, r)[h]) * exp_of(-row<float>(a.rest, r)[h]);
       each_vector(a.width, [&](int64_t j, auto n) {
@@ -88,7 +88,7 @@ void keys(const MlstmKeyRows& a, int64_t begin, int64_t end) {
   }
 }
 
-// Of a token and head: the factor e^r of what was read, and the denominator with its parts.
+// One token and head: the factor e^r of what was read, and the denominator with its parts.
 struct Denominator {
   float factor, value, linear, stabiliser;  // value = max(|linear|, 1) + stabiliser
 };

@@ -18,8 +18,8 @@ WEFT_INLINE VF within_a_turn(VF x) {
 struct SinCos {
   VF sin, cos;
 };
-// Of |x| <= pi, within 2e-7. x = n pi/2 + r; polynomials of r, |r| <= pi/4, change places and signs
-// with n.
+// For |x| <= pi, within 2e-7. x = n pi/2 + r; polynomials of r, |r| <= pi/4, change places and
+// signs with n.
 WEFT_INLINE SinCos sin_cos(VF x) {
   const VF shifted = x * 0.636619772f + kRounder;
   const VF n = shifted - kRounder;

@@ -31,27 +31,6 @@ void step_backward(const TimeStepRows& a, const ConstRows& d_dt, const Rows& dz,
   });
 }
 
-void gate_forward(const GateRows& a, const Box& box) {
-  for (int64_t r = box.begin; r < box.end; ++r) {
-    each_vector(box.right - box.left, [&](int64_t j, auto n) {
-      const int64_t i = box.left + j;
-      store_any(a.y, r, i, load_any(a.x, r, i, n) * silu(load_any(a.gate, r, i, n)), n);
-    });
-  }
-}
-
-void gate_backward(const GateRows& a, const Box& box) {
-  for (int64_t r = box.begin; r < box.end; ++r) {
-    each_vector(box.right - box.left, [&](int64_t j, auto n) {
-      const int64_t i = box.left + j;
-      const VF d = load_any(a.dy, r, i, n), z = load_any(a.gate, r, i, n), open = sigmoid(z);
-      const VF d_gate = d * load_any(a.x, r, i, n) * open * (1.0f + z * (1.0f - open));
-      store_any(a.y, r, i, d * z * open, n);
-      store_any(a.d_gate, r, i, d_gate, n);
-    });
-  }
-}
-
 void heads_forward(const HeadStepRows& a, const Rows& v, const Rows& g, int64_t begin,
                    int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
@@ -109,9 +88,8 @@ void heads_backward(const HeadStepRows& a, const HeadStepBackRows& b, int64_t be
 
 const SsmTable& table(ThisIsa, const SsmTable*) {
   namespace isa = WEFT_ISA_NAMESPACE;
-  static constexpr SsmTable table{isa::step_forward,  isa::step_backward, isa::gate_forward,
-                                  isa::gate_backward, isa::heads_forward, isa::add_skip,
-                                  isa::heads_backward};
+  static constexpr SsmTable table{isa::step_forward, isa::step_backward, isa::heads_forward,
+                                  isa::add_skip, isa::heads_backward};
   return table;
 }
 

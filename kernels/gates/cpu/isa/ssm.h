@@ -10,10 +10,6 @@ struct TimeStepRows {
   const float* bias;
   int64_t width;
 };
-struct GateRows {
-  ConstRows x, gate, dy;  // dy and d_gate in backward only
-  Rows y, d_gate;         // y: dx in backward
-};
 struct HeadStepRows {
   ConstRows x, dt;
   const float* a_log;
@@ -34,8 +30,6 @@ struct SsmTable {
   // d_bias [width] is the block's own and overwritten.
   void (*step_backward)(const TimeStepRows&, const ConstRows& d_dt, const Rows& dz, Box rows,
                         float* d_bias);
-  void (*gate_forward)(const GateRows&, const Box&);
-  void (*gate_backward)(const GateRows&, const Box&);
   void (*heads_forward)(const HeadStepRows&, const Rows& v, const Rows& g, int64_t begin,
                         int64_t end);
   void (*add_skip)(const HeadStepRows&, const Rows& y, int64_t begin, int64_t end);

@@ -56,7 +56,7 @@ float best_two(Score score, int64_t begin, int64_t end) {
   return end - begin == 1 ? first : first + second;
 }
 
-// The same k best, from the groups that a token may choose from. `group_score` decides on groups:
+// The k best, from the groups that a token may choose from. `group_score` decides on groups:
 // its order among experts may be that of `score`, but sums of it are not. `margin` (may be absent):
 // see Routed.
 template <class GroupScore, class Score>
@@ -199,7 +199,7 @@ int64_t forward(const RouteForward& a, int64_t begin, int64_t end) {
   return first_bad;
 }
 
-// What backward reads of one token.
+// The numbers of one token that backward reads.
 struct BackwardRow {
   const float *p, *weight, *d_weight, *fraction;
   const int32_t* index;

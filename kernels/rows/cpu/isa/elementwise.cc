@@ -28,6 +28,10 @@ void scale(const Elementwise& a, const Box& box) {
   with_types(a.a.dtype, a.y.dtype,
              [&](auto x, auto y) { scale_box<decltype(x), decltype(y)>(a, box); });
 }
+void shift_scale(const Elementwise& a, const Box& box) {
+  with_types(a.a.dtype, a.y.dtype,
+             [&](auto x, auto y) { shift_scale_box<decltype(x), decltype(y)>(a, box); });
+}
 void fill(const Elementwise& a, const Box& box) {
   with_types(a.y.dtype, [&](auto y) { fill_box<decltype(y)>(a, box); });
 }
@@ -40,8 +44,8 @@ void add_bias(const AddBias& a, const Box& box) {
 
 const ElementwiseTable& table(ThisIsa, const ElementwiseTable*) {
   namespace here = WEFT_ISA_NAMESPACE;
-  static constexpr ElementwiseTable table{here::copy, here::add, here::scale, here::fill,
-                                          here::add_bias};
+  static constexpr ElementwiseTable table{here::copy,        here::add,  here::scale,
+                                          here::shift_scale, here::fill, here::add_bias};
   return table;
 }
 

@@ -9,6 +9,7 @@ struct ElementwiseTable {
   void (*copy)(const Elementwise&, const Box&);
   void (*add)(const Elementwise&, const Box&);
   void (*scale)(const Elementwise&, const Box&);
+  void (*shift_scale)(const Elementwise&, const Box&);
   void (*fill)(const Elementwise&, const Box&);
   void (*add_bias)(const AddBias&, const Box&);
 };

@@ -7,7 +7,7 @@ namespace WEFT_ISA_NAMESPACE {
 namespace {
 
 // Rows in local memory: as wide as the widest head, and a vector more, so that whole vectors may be
-// read and written beyond the end, where there are zeros or nobody looks.
+// read and written beyond the end, where there are zeros or unused numbers.
 constexpr int64_t kRoom = 128 + kLanes;
 
 struct Normed {

@@ -41,53 +41,12 @@ void writes_back(const ConstRows& g, const ConstRows& dw, const Rows& dg, const 
   });
 }
 
-template <class S, class P>
-WEFT_INLINE void softmax_row(const S* s, P* p, int64_t slots) {
-  float most = as_float(s[0]);
-  for (int64_t i = 1; i < slots; ++i) most = as_float(s[i]) > most ? as_float(s[i]) : most;
-  const float total =
-      sum_over(slots, [&](int64_t i, auto n) { return kept(exp(load(s + i, n) - most), n); });
-  const float share = 1.0f / total;
-  each_vector(slots,
-              [&](int64_t i, auto n) { store(p + i, exp(load(s + i, n) - most) * share, n); });
-}
-
-void softmax(const SlotHeads& of, const ConstRows& s, const Rows& p, const Box& box) {
-  with_types(s.dtype, p.dtype, [&](auto from, auto to) {
-    for (int64_t r = box.begin; r < box.end; ++r) {
-      for (int64_t h = 0; h < of.heads; ++h) {
-        softmax_row(row<decltype(from)>(s, r) + h * of.slots,
-                    row<decltype(to)>(p, r) + h * of.slots, of.slots);
-      }
-    }
-  });
-}
-
-void softmax_back(const SlotHeads& of, const ConstRows& p, const ConstRows& dp, const Rows& ds,
-                  const Box& box) {
-  with_types(p.dtype, dp.dtype, ds.dtype, [&](auto p_type, auto d_type, auto to_type) {
-    for (int64_t r = box.begin; r < box.end; ++r) {
-      for (int64_t h = 0; h < of.heads; ++h) {
-        const auto* share = row<decltype(p_type)>(p, r) + h * of.slots;
-        const auto* d = row<decltype(d_type)>(dp, r) + h * of.slots;
-        auto* to = row<decltype(to_type)>(ds, r) + h * of.slots;
-        const float mean = sum_over(
-            of.slots, [&](int64_t i, auto n) { return load(share + i, n) * load(d + i, n); });
-        each_vector(of.slots, [&](int64_t i, auto n) {
-          store(to + i, load(share + i, n) * (load(d + i, n) - mean), n);
-        });
-      }
-    }
-  });
-}
-
 }  // namespace
 }  // namespace WEFT_ISA_NAMESPACE
 
 const SlotsTable& table(ThisIsa, const SlotsTable*) {
   namespace here = WEFT_ISA_NAMESPACE;
-  static constexpr SlotsTable table{here::writes, here::writes_back, here::softmax,
-                                    here::softmax_back};
+  static constexpr SlotsTable table{here::writes, here::writes_back};
   return table;
 }
 

@@ -168,7 +168,7 @@ void input_gradient_row(const ConvArgs& a, const Box& box, int64_t t, const floa
   const int64_t channels = a.channels;
   const float* last = a.weight + (a.taps - 1) * channels + box.left;
   DX* dx = row<DX>(a.dx, t) + box.left;
-  const float* left = nullptr;  // what comes back to a row that left the document
+  const float* left = nullptr;  // gradient of a row that left the document
   if (reach < a.taps - 1) left = d_leaving_row(a, a.document[t], a.taps - 2 - reach);
   if (left != nullptr) left += box.left;
   each_vector(width, [=](int64_t i, auto n) {

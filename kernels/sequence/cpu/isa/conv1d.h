@@ -12,7 +12,7 @@ struct ConvArgs {
   ConstRows x, dy;  // dy and dx in backward only
   Rows y, dx;
   const float* weight;
-  // Of every token: how many tokens of its document lie before it, and how many after it.
+  // For every token: how many tokens of its document lie before it, and how many after it.
   const int32_t* before;
   const int32_t* after;
   int64_t tokens, channels, taps;

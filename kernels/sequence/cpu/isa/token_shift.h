@@ -11,7 +11,7 @@ struct TokenShiftArgs {
   const float* logits;
   float* d_logits;
   int64_t logits_stride, d_logits_stride;
-  // Of every token: the number of the document that begins (ends) with it, or -1.
+  // For every token: the number of the document that begins (ends) with it, or -1.
   const int32_t* begins;
   const int32_t* ends;
   int64_t heads, width;

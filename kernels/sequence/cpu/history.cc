@@ -1,10 +1,10 @@
-#include "kernels/sequence/history.h"
+#include "kernels/sequence/cpu/history.h"
 
 #include <cstring>
 
 #include "kernels/cpu/tasks.h"
 
-namespace weft::kernels {
+namespace weft::kernels::cpu {
 namespace {
 
 template <class To, class From>
@@ -38,10 +38,6 @@ void clear_row(const View& to, int64_t row) {
 
 }  // namespace
 
-void check_history(const ConstView& history, const HistoryShape& shape, std::string_view name) {
-  if (given(history)) check_matrix(history, shape.count() * shape.rows, shape.width, name);
-}
-
 void leave_history(Exec& exec, const HistoryShape& shape, ConstView entering, ConstView x,
                    View leaving) {
   if (nothing_in(leaving)) return;
@@ -73,4 +69,4 @@ Tensor history_edges(Exec& exec, const HistoryShape& shape, ConstView entering, 
   return edges;
 }
 
-}  // namespace weft::kernels
+}  // namespace weft::kernels::cpu
