@@ -3,6 +3,7 @@
 #include <span>
 
 #include "core/memory/exec.h"
+#include "kernels/states/mlstm.h"
 
 // The exponential gates of mLSTM around a scan with scalar decay. In the stabilised form of the
 // model,
@@ -30,8 +31,6 @@
 namespace weft::kernels {
 
 inline constexpr float kMlstmEpsilon = 1e-6f;
-inline constexpr float kMlstmNothing =
-    -1e30f;  // m where nothing was written yet and nothing entered
 
 // i, f f32 [tokens, heads], rows may be strided; entering m f32 [documents, heads]; not given: no
 // state enters, m is 0. r before a document is 0 where a state enters; otherwise nothing decays at

@@ -1,35 +1,39 @@
 #include "layers/context/span.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/host_access.h"
+#include "core/memory/host_table.h"
+#include "kernels/states/select.h"
+#include "layers/context/tensor_of.h"
 
 namespace weft {
 namespace {
-
-int64_t size_of_one(const Tensor& t) { return t.shape()[0] == 0 ? 0 : t.elements() / t.shape()[0]; }
-
-void copy_one(const Tensor& from, int64_t i, const Tensor& to, int64_t j) {
-  const int64_t size = size_of_one(to);
-  std::memcpy(host<float>(to) + j * size, host<float>(from) + i * size,
-              static_cast<size_t>(size) * sizeof(float));
-}
 
 Shape with_first(Shape shape, size_t first) {
   shape[0] = static_cast<int64_t>(first);
   return shape;
 }
 
-State last_documents(Exec& exec, const Sequence& sequence, const State& documents) {
-  State chains;
-  for (const Tensor& t : documents) {
-    chains.push_back(exec.empty(with_first(t.shape(), sequence.chains.size())));
-    for (size_t c = 0; c < sequence.chains.size(); ++c) {
-      copy_one(t, sequence.chains[c].last, chains.back(), static_cast<int64_t>(c));
-    }
+// State index[i] of `from` as number i, that of `otherwise` (zero where there is none) for -1.
+State picked(Exec& exec, const State& from, std::vector<int32_t> index, const State& otherwise) {
+  const HostTable<int32_t> table(std::move(index));
+  State to;
+  for (size_t i = 0; i < from.size(); ++i) {
+    to.push_back(exec.empty(with_first(from[i].shape(), table.size())));
+    kernels::pick_states(exec, from[i], table.view(exec),
+                         otherwise.empty() ? ConstView{} : ConstView(otherwise[i]), to.back());
   }
-  return chains;
+  return to;
+}
+
+State last_documents(Exec& exec, const Sequence& sequence, const State& documents) {
+  std::vector<int32_t> last;
+  for (const Chain& chain : sequence.chains) last.push_back(chain.last);
+  return picked(exec, documents, std::move(last), {});
+}
+
+std::vector<int32_t> no_chains(const Sequence& sequence) {
+  return std::vector<int32_t>(static_cast<size_t>(sequence.count()), -1);
 }
 
 }  // namespace
@@ -51,47 +55,33 @@ Summary chains_of(Exec& exec, const Sequence& sequence, const Summary& documents
 }
 
 Tensor passing_chains(Exec& exec, const Sequence& sequence) {
-  const Tensor passes = exec.empty({static_cast<int64_t>(sequence.chains.size())});
-  for (size_t c = 0; c < sequence.chains.size(); ++c) {
-    host<float>(passes)[c] = sequence.chains[c].passes() ? 1.0f : 0.0f;
-  }
-  return passes;
+  std::vector<float> passes;
+  for (const Chain& chain : sequence.chains) passes.push_back(chain.passes() ? 1.0f : 0.0f);
+  return tensor_of(exec, std::move(passes));
 }
 
 State to_documents(Exec& exec, const Sequence& sequence, const SpanAlgebra& algebra,
                    const State& chains) {
-  State documents = algebra.start(exec, sequence.count());
+  std::vector<int32_t> entering = no_chains(sequence);
   for (size_t c = 0; c < sequence.chains.size(); ++c) {
     const Chain& chain = sequence.chains[c];
-    if (!chain.continues) continue;
-    for (size_t i = 0; i < chains.size(); ++i) {
-      copy_one(chains[i], static_cast<int64_t>(c), documents[i], chain.first);
-    }
+    if (chain.continues) entering[static_cast<size_t>(chain.first)] = static_cast<int32_t>(c);
   }
-  return documents;
+  return picked(exec, chains, std::move(entering), algebra.start(exec, sequence.count()));
 }
 
 State first_documents(Exec& exec, const Sequence& sequence, const State& documents) {
-  State chains;
-  for (const Tensor& t : documents) {
-    chains.push_back(exec.zeros(with_first(t.shape(), sequence.chains.size())));
-    for (size_t c = 0; c < sequence.chains.size(); ++c) {
-      const Chain& chain = sequence.chains[c];
-      if (chain.continues) copy_one(t, chain.first, chains.back(), static_cast<int64_t>(c));
-    }
-  }
-  return chains;
+  std::vector<int32_t> first;
+  for (const Chain& chain : sequence.chains) first.push_back(chain.continues ? chain.first : -1);
+  return picked(exec, documents, std::move(first), {});
 }
 
 State from_chains(Exec& exec, const Sequence& sequence, const State& chains) {
-  State documents;
-  for (const Tensor& t : chains) {
-    documents.push_back(exec.zeros(with_first(t.shape(), static_cast<size_t>(sequence.count()))));
-    for (size_t c = 0; c < sequence.chains.size(); ++c) {
-      copy_one(t, static_cast<int64_t>(c), documents.back(), sequence.chains[c].last);
-    }
+  std::vector<int32_t> leaving = no_chains(sequence);
+  for (size_t c = 0; c < sequence.chains.size(); ++c) {
+    leaving[static_cast<size_t>(sequence.chains[c].last)] = static_cast<int32_t>(c);
   }
-  return documents;
+  return picked(exec, chains, std::move(leaving), {});
 }
 
 State ring_enter(Exec& exec, const Sequence& sequence, const SpanAlgebra& algebra) {

@@ -1,97 +1,22 @@
 #include "layers/recurrence/complex_diagonal.h"
 
-#include <cmath>
-
-#include "core/host_access.h"
 #include "kernels/gates/phase.h"
+#include "kernels/states/turn.h"
 
 namespace weft {
 namespace {
 
-// each(index of the row, its real numbers, its imaginary ones) for the rows [dv] of a state
-// [documents, heads, 2, dk, dv]; the index counts documents, heads and key channels.
-struct Rows {
-  int64_t heads, dk, dv;  // heads of all documents
-  explicit Rows(const Shape& state)
-      : heads(state[0] * state[1]),
-        dk(state.dims() == 5 ? state[3] : state[2] / 2),
-        dv(state.back()) {}
-
-  template <class Each>
-  void run(Exec& exec, Each each) const {
-    exec.threads.run(heads, [&](int64_t head) {
-      for (int64_t c = 0; c < dk; ++c) {
-        each(head * dk + c, (2 * head * dk + c) * dv, ((2 * head + 1) * dk + c) * dv);
-      }
-    });
-  }
-};
-
 // A state of the fixed frame in that of a document's start, or a gradient back: both conjugate.
 Tensor conjugate(Exec& exec, const Tensor& state, Shape shape) {
   const Tensor out = exec.empty(shape);
-  const Rows rows(state.shape());
-  const float* from = host<float>(state);
-  float* to = host<float>(out);
-  rows.run(exec, [&](int64_t, int64_t re, int64_t im) {
-    for (int64_t v = 0; v < rows.dv; ++v) to[re + v] = from[re + v], to[im + v] = -from[im + v];
-  });
+  kernels::conjugate_state(exec, state, out);
   return out;
 }
-
-// cos and sin of the phase after each document's last token, [documents, heads, 2, dk].
-Tensor last_turns(Exec& exec, const Tensor& phase, const Sequence& sequence, int64_t heads,
-                  int64_t dk) {
-  const Tensor turns = exec.empty({sequence.count(), heads, 2, dk});
-  for (int64_t d = 0; d < sequence.count(); ++d) {
-    const int64_t end = sequence.documents[static_cast<size_t>(d) + 1];
-    const bool none = end == sequence.documents[static_cast<size_t>(d)];
-    for (int64_t h = 0; h < heads; ++h) {
-      float* to = host<float>(turns) + (d * heads + h) * 2 * dk;
-      for (int64_t c = 0; c < dk; ++c) {
-        const float angle = none ? 0.0f : host<float>(phase)[((end - 1) * heads + h) * dk + c];
-        to[c] = std::cos(angle), to[dk + c] = std::sin(angle);
-      }
-    }
-  }
-  return turns;
-}
-
-struct Turns {
-  const float* data;
-  int64_t dk;
-  float cos(int64_t row) const { return data[row / dk * 2 * dk + row % dk]; }
-  float sin(int64_t row) const { return data[(row / dk * 2 + 1) * dk + row % dk]; }
-};
 
 // (R, N) in the last token's frame -> M = e^{i f} (R - i N); its own transpose, for gradients.
 Tensor to_fixed_frame(Exec& exec, const Tensor& turns, const Tensor& state, Shape shape) {
   const Tensor out = exec.empty(shape);
-  const Rows rows(shape);
-  const Turns by{host<float>(turns), rows.dk};
-  const float* from = host<float>(state);
-  float* to = host<float>(out);
-  rows.run(exec, [&](int64_t row, int64_t re, int64_t im) {
-    const float c = by.cos(row), s = by.sin(row);
-    for (int64_t v = 0; v < rows.dv; ++v) {
-      to[re + v] = c * from[re + v] + s * from[im + v];
-      to[im + v] = s * from[re + v] - c * from[im + v];
-    }
-  });
-  return out;
-}
-
-// The gradient of each document's last phase: sum over v of d_im re - d_re im, of the leaving
-// state.
-Tensor last_phase_gradient(Exec& exec, const Tensor& leaving, const Tensor& d_leaving) {
-  const Rows rows(leaving.shape());
-  const Tensor out = exec.empty({rows.heads * rows.dk});
-  const float *m = host<float>(leaving), *d = host<float>(d_leaving);
-  rows.run(exec, [&](int64_t row, int64_t re, int64_t im) {
-    float sum = 0;
-    for (int64_t v = 0; v < rows.dv; ++v) sum += d[im + v] * m[re + v] - d[re + v] * m[im + v];
-    host<float>(out)[row] = sum;
-  });
+  kernels::turn_state(exec, turns, kernels::Turn::kConjugate, state, out);
   return out;
 }
 
@@ -136,7 +61,7 @@ Tensor ComplexDiagonalRecurrence::run(Exec& exec, const ComplexDiagonalInputs& i
     keep.chunks = exec.empty({kernels::diagonal_scan_kept(exec, rule)});
   kernels::diagonal_scan_forward(exec, rule, given(before), out, keep.leaving, wanted(keep.chunks));
   if (leaving != nullptr) {
-    const Tensor turns = last_turns(exec, keep.phase, sequence, h.heads, h.dk);
+    const Tensor turns = last_turns(exec, sequence, keep.phase, {});
     *leaving = {
         to_fixed_frame(exec, turns, keep.leaving, {sequence.count(), h.heads, 2, h.dk, h.dv})};
   }
@@ -168,10 +93,11 @@ void ComplexDiagonalRecurrence::run_backward(Exec& exec, const ComplexDiagonalIn
   Tensor before, d_leaving, d_last;
   if (!entering.empty()) before = conjugate(exec, entering[0], turning);
   if (!d.d_leaving.empty()) {
-    const Tensor turns = last_turns(exec, keep.phase, sequence, h.heads, h.dk);
+    const Tensor turns = last_turns(exec, sequence, keep.phase, {});
     const Tensor leaving = to_fixed_frame(exec, turns, keep.leaving, fixed);
     d_leaving = to_fixed_frame(exec, turns, d.d_leaving[0], fixed).reshaped(turning);
-    d_last = last_phase_gradient(exec, leaving, d.d_leaving[0]);
+    d_last = exec.empty({sequence.count(), h.heads * h.dk});
+    kernels::turn_gradient(exec, leaving, d.d_leaving[0], d_last);
   }
   const Tensor dq = exec.empty(keep.q.shape(), keep.q.dtype()),
                dk = exec.empty(keep.k.shape(), keep.k.dtype()),
@@ -200,14 +126,18 @@ Summary ComplexDiagonalRecurrence::summarize(Exec& exec, const ComplexDiagonalIn
   ComplexDiagonalKept kept;
   turn_keys(exec, in, sequence, kept);
   kernels::diagonal_scan_forward(exec, scan(in, kept, sequence), {}, {}, kept.leaving);
-  const Tensor factors = last_turns(exec, kept.phase, sequence, h.heads, h.dk),
-               update = to_fixed_frame(exec, factors, kept.leaving,
+  const Tensor turns = last_turns(exec, sequence, kept.phase, {}),
+               update = to_fixed_frame(exec, turns, kept.leaving,
                                        {sequence.count(), h.heads, 2, h.dk, h.dv}),
                logs = summed_rows(exec, in.log_decay, sequence, {h.heads, h.heads, h.dk});
-  for (int64_t i = 0; i < factors.elements(); ++i) {
-    host<float>(factors)[i] *= std::exp(host<float>(logs)[i / (2 * h.dk) * h.dk + i % h.dk]);
-  }
-  return {{factors}, {update}};
+  return {{last_turns(exec, sequence, kept.phase, logs)}, {update}};
+}
+
+Tensor ComplexDiagonalRecurrence::last_turns(Exec& exec, const Sequence& sequence,
+                                             const Tensor& phase, ConstView logs) const {
+  const Tensor turns = exec.empty({sequence.count(), options_.heads.heads, 2, options_.heads.dk});
+  kernels::last_turns(exec, sequence.documents, phase, logs, turns);
+  return turns;
 }
 
 ComplexDiagonalGradients ComplexDiagonalRecurrence::scratch_gradients(

@@ -18,7 +18,7 @@ struct ComplexDiagonalKept {
   Tensor phase;        // summed up from each document's start
   Tensor q, k, decay;  // [tokens, heads * 2 dk]
   Tensor leaving;      // [documents, heads, 2 dk, dv], in the frame of the last token
-  Tensor chunks;       // states between them; undefined: to be found out again
+  Tensor chunks;       // states between them; if undefined, backward recomputes them
 };
 
 // A complex decay per key channel and token (vectors are rows):
@@ -58,6 +58,9 @@ class ComplexDiagonalRecurrence final
   // All that is kept but the queries, which get their place.
   void turn_keys(Exec& exec, const ComplexDiagonalInputs& in, const Sequence& sequence,
                  ComplexDiagonalKept& keep) const;
+  // e^{logs + i f} after each document's last token, [documents, heads, 2, dk]; no logs: e^{i f}.
+  Tensor last_turns(Exec& exec, const Sequence& sequence, const Tensor& phase,
+                    ConstView logs) const;
   kernels::DiagonalScan scan(const ComplexDiagonalInputs& in, const ComplexDiagonalKept& keep,
                              const Sequence& sequence) const;
 

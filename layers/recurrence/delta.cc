@@ -1,6 +1,6 @@
 #include "layers/recurrence/delta.h"
 
-#include "core/host_access.h"
+#include "kernels/states/matrices.h"
 
 namespace weft {
 DeltaRecurrence::DeltaRecurrence(const Options& options)
@@ -62,11 +62,8 @@ Summary DeltaRecurrence::summarize(Exec& exec, const DeltaInputs& in,
   const Tensor none = exec.zeros({sequence.tokens(), o.heads * o.dk}, in.v.dtype);
   DeltaInputs silent = in;
   silent.v = none;
-  const Tensor identity = exec.zeros({sequence.count(), o.heads, o.dk, o.dk});
-  for (int64_t n = 0; n < sequence.count() * o.heads; ++n) {
-    float* matrix = host<float>(identity) + n * o.dk * o.dk;
-    for (int64_t i = 0; i < o.dk; ++i) matrix[i * (o.dk + 1)] = 1.0f;
-  }
+  const Tensor identity = exec.empty({sequence.count(), o.heads, o.dk, o.dk});
+  kernels::set_identity(exec, 0, identity);
   return {DeltaRecurrence(square).pass(exec, silent, sequence, {identity}),
           pass(exec, in, sequence, {})};
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/host_access.h"
 #include "kernels/rows/elementwise.h"
 
 namespace weft {
@@ -22,10 +21,9 @@ int64_t count_of(const Sequence& sequence, int64_t d) {
   return sequence.documents[at + 1] - sequence.documents[at];
 }
 
-std::vector<int32_t> counts_in(const State& cache, int64_t documents) {
+std::vector<int32_t> counts_in(Exec& exec, const State& cache, int64_t documents) {
   if (cache.empty()) return std::vector<int32_t>(static_cast<size_t>(documents), 0);
-  const auto* used = host<int32_t>(cache.back());
-  return {used, used + documents};
+  return counts_of(exec, cache);
 }
 
 // The last used[d] - dropped[d] rows of each document, first in a buffer of their own.
@@ -67,7 +65,8 @@ State moved(Exec& exec, const State& cache, int64_t room, const std::vector<int3
 void grow(Exec& exec, const std::vector<ConstView>& kinds, const Sequence& sequence, int64_t window,
           State& cache, KeyRows& keys) {
   const int64_t documents = sequence.count();
-  const std::vector<int32_t> used = counts_in(cache, documents), gone = out_of_reach(used, window);
+  const std::vector<int32_t> used = counts_in(exec, cache, documents),
+                             gone = out_of_reach(used, window);
   int64_t needed = 0, in_reach = 0;
   for (int64_t d = 0; d < documents; ++d) {
     const auto at = static_cast<size_t>(d);
@@ -79,7 +78,7 @@ void grow(Exec& exec, const std::vector<ConstView>& kinds, const Sequence& seque
     for (const ConstView& kind : kinds) {
       cache.push_back(exec.empty({documents, room, kind.width()}, kind.dtype));
     }
-    cache.push_back(exec.zeros({documents}, DType::kI32));
+    cache.push_back(row_counts(exec, std::vector<int64_t>(used.size(), 0)));
   } else if (needed > cache[0].shape()[1]) {
     keys.dropped = gone;
     cache = moved(exec, cache, 2 * in_reach, used, gone);
@@ -108,7 +107,7 @@ KeyRows append_to_cache(Exec& exec, const std::vector<ConstView>& kinds, const S
   keys.dropped.assign(static_cast<size_t>(documents), 0);
   grow(exec, kinds, sequence, window, cache, keys);
   const int64_t room = cache[0].shape()[1];
-  keys.query_start = counts_in(cache, documents);
+  keys.query_start = counts_in(exec, cache, documents);
   std::vector<int32_t> used = keys.query_start;
   for (int64_t d = 0; d <= documents; ++d) {
     keys.documents.push_back(static_cast<int32_t>(d * room));
@@ -134,7 +133,7 @@ KeyRows append_to_cache(Exec& exec, const std::vector<ConstView>& kinds, const S
 
 State cached_rows(Exec& exec, const State& cache, int64_t window) {
   if (cache.empty()) return {};
-  const std::vector<int32_t> used = counts_in(cache, cache.back().elements());
+  const std::vector<int32_t> used = counts_in(exec, cache, cache.back().elements());
   const std::vector<int32_t> gone = out_of_reach(used, window);
   int64_t room = 0;
   for (size_t d = 0; d < used.size(); ++d) room = std::max<int64_t>(room, used[d] - gone[d]);
@@ -145,9 +144,9 @@ KeyRows append_to_chains(Exec& exec, const std::vector<ConstView>& kinds, const 
                          const State& entering) {
   KeyRows keys;
   keys.query_start.assign(static_cast<size_t>(sequence.count()), 0);
+  const std::vector<int32_t> counts = counts_of(exec, entering);
   for (size_t c = 0; c < sequence.chains.size(); ++c) {
-    keys.query_start[static_cast<size_t>(sequence.chains[c].first)] =
-        host<int32_t>(entering.back())[c];
+    keys.query_start[static_cast<size_t>(sequence.chains[c].first)] = counts[c];
   }
   if (std::all_of(keys.query_start.begin(), keys.query_start.end(),
                   [](int32_t n) { return n == 0; })) {
@@ -229,8 +228,9 @@ State chain_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence,
 
 void add_chain_gradients(Exec& exec, const KeyRows& keys, const Sequence& sequence,
                          const State& received, const State& d) {
+  const std::vector<int32_t> counts = counts_of(exec, received);
   for (size_t c = 0; c < sequence.chains.size(); ++c) {
-    const int64_t count = host<int32_t>(received.back())[c];
+    const int64_t count = counts[c];
     if (count == 0) continue;
     const DocumentRows place(keys, sequence, sequence.chains[c].last);
     for (size_t i = 0; i < d.size(); ++i) {

@@ -1,27 +1,14 @@
 #include "layers/recurrence/mlstm.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
 #include "kernels/rows/normalizer.h"
 
 namespace weft {
 namespace {
 
-// e^x for differences of m, with nothing left of what never was.
-float weight(float x) { return x < 0.5f * kernels::kMlstmNothing ? 0.0f : std::exp(x); }
-
-// work(head of a sequence): all of them, in parallel.
-template <class Work>
-void each_head(Exec& exec, const Tensor& m, Work work) {
-  exec.threads.run(m.elements(), [&](int64_t i) { work(i); });
-}
-
-double dot(const float* a, const float* b, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += double{a[i]} * double{b[i]};
-  return sum;
+kernels::MlstmState parts(const State& state) { return {state[0], state[1], state[2]}; }
+kernels::MlstmStateOut parts_out(const State& state) {
+  return {state[0].view(), state[1].view(), state[2].view()};
 }
 
 kernels::MlstmGates gates_of(const MlstmInputs& in, const Sequence& sequence, ConstView entering) {
@@ -41,48 +28,24 @@ Summary MlstmRecurrence::combine(Exec& exec, const Summary& first, const Summary
   return {add_states(exec, first.transition, second.transition), apply(exec, second, first.update)};
 }
 
-// m = max(b + m_in, m_span);   C = e^{b + m_in - m} C_in + e^{m_span - m} C_span,   n likewise
+State MlstmRecurrence::room(Exec& exec, int64_t sequences) const {
+  return {exec.empty({sequences, o_.heads, o_.dk, o_.dv}), exec.empty({sequences, o_.heads, o_.dk}),
+          exec.empty({sequences, o_.heads})};
+}
+
 State MlstmRecurrence::apply(Exec& exec, const Summary& span, const State& entering) const {
-  State out;
-  for (const Tensor& t : entering) out.push_back(exec.empty(t.shape()));
-  each_head(exec, entering[2], [&](int64_t i) {
-    const float kept = host<float>(span.transition[0])[i] + host<float>(entering[2])[i];
-    const float written = host<float>(span.update[2])[i], m = std::max(kept, written);
-    host<float>(out[2])[i] = m;
-    const float old_part = weight(kept - m), new_part = weight(written - m);
-    for (const size_t part : {0, 1}) {
-      const int64_t size = part == 0 ? o_.dk * o_.dv : o_.dk;
-      const float* before = host<float>(entering[part]) + i * size;
-      const float* added = host<float>(span.update[part]) + i * size;
-      float* to = host<float>(out[part]) + i * size;
-      for (int64_t e = 0; e < size; ++e) to[e] = old_part * before[e] + new_part * added[e];
-    }
-  });
-  return out;
+  const State leaving = room(exec, entering[2].shape()[0]);
+  kernels::mlstm_apply(exec, span.transition[0], parts(span.update), parts(entering),
+                       parts_out(leaving));
+  return leaving;
 }
 
 State MlstmRecurrence::apply_adjoint(Exec& exec, const Summary& span, const State& entering,
                                      const State& d_leaving) const {
-  State d;
-  for (const Tensor& t : entering) d.push_back(exec.empty(t.shape()));
-  each_head(exec, entering[2], [&](int64_t i) {
-    const float kept = host<float>(span.transition[0])[i] + host<float>(entering[2])[i];
-    const float written = host<float>(span.update[2])[i];
-    const bool old_wins = kept > written;  // then m = kept, and only what was written is rescaled
-    const float m = std::max(kept, written);
-    const float old_part = weight(kept - m), new_part = weight(written - m);
-    double dm = old_wins ? double{host<float>(d_leaving[2])[i]} : 0.0;
-    for (const size_t part : {0, 1}) {
-      const int64_t size = part == 0 ? o_.dk * o_.dv : o_.dk;
-      const float* from = host<float>(d_leaving[part]) + i * size;
-      float* to = host<float>(d[part]) + i * size;
-      for (int64_t e = 0; e < size; ++e) to[e] = old_part * from[e];
-      dm += old_wins ? -new_part * dot(from, host<float>(span.update[part]) + i * size, size)
-                     : old_part * dot(from, host<float>(entering[part]) + i * size, size);
-    }
-    host<float>(d[2])[i] = static_cast<float>(dm);
-  });
-  return d;
+  const State d_entering = room(exec, entering[2].shape()[0]);
+  kernels::mlstm_apply_adjoint(exec, span.transition[0], parts(span.update), parts(entering),
+                               parts(d_leaving), parts_out(d_entering));
+  return d_entering;
 }
 
 kernels::ScalarScan MlstmRecurrence::scan(const MlstmInputs& in, const MlstmKept& keep,
@@ -114,48 +77,23 @@ void MlstmRecurrence::prepare(Exec& exec, const MlstmInputs& in, const Sequence&
 
 Tensor MlstmRecurrence::last(Exec& exec, const Sequence& sequence, const Tensor& rows,
                              ConstView entering) const {
-  const Tensor last = exec.zeros({sequence.count(), o_.heads});
-  for (int64_t d = 0; d < sequence.count(); ++d) {
-    const int64_t end = sequence.documents[static_cast<size_t>(d) + 1];
-    const bool empty = end == sequence.documents[static_cast<size_t>(d)];
-    if (empty && entering.data == nullptr) continue;
-    const float* from =
-        empty ? host<float>(entering) + d * o_.heads : host<float>(rows) + (end - 1) * o_.heads;
-    std::copy_n(from, o_.heads, host<float>(last) + d * o_.heads);
-  }
+  const Tensor last = exec.empty({sequence.count(), o_.heads});
+  kernels::last_rows(exec, sequence.documents, rows, entering, last);
   return last;
 }
 
 Tensor MlstmRecurrence::plain(Exec& exec, const State& state) const {
   if (state.empty()) return {};
   const Tensor wide = exec.empty({state[2].shape()[0], o_.heads, o_.dk, o_.dv + 1});
-  each_head(exec, state[2], [&](int64_t i) {
-    const float factor = std::exp(host<float>(state[2])[i]);
-    float* to = host<float>(wide) + i * o_.dk * (o_.dv + 1);
-    for (int64_t a = 0; a < o_.dk; ++a) {
-      const float* c = host<float>(state[0]) + (i * o_.dk + a) * o_.dv;
-      for (int64_t b = 0; b < o_.dv; ++b) *to++ = factor * c[b];
-      *to++ = factor * host<float>(state[1])[i * o_.dk + a];
-    }
-  });
+  kernels::mlstm_widen(exec, parts(state), wide);
   return wide;
 }
 
 State MlstmRecurrence::stabilised(Exec& exec, const Tensor& wide, const Tensor& rest,
                                   const Tensor& m) const {
-  const int64_t n = wide.shape()[0];
-  State out = {exec.empty({n, o_.heads, o_.dk, o_.dv}), exec.empty({n, o_.heads, o_.dk}), m};
-  each_head(exec, m, [&](int64_t i) {
-    const float level = host<float>(m)[i];
-    const float factor =
-        level < 0.5f * kernels::kMlstmNothing ? 0.0f : std::exp(host<float>(rest)[i] - level);
-    const float* from = host<float>(wide) + i * o_.dk * (o_.dv + 1);
-    for (int64_t a = 0; a < o_.dk; ++a) {
-      float* c = host<float>(out[0]) + (i * o_.dk + a) * o_.dv;
-      for (int64_t b = 0; b < o_.dv; ++b) c[b] = factor * *from++;
-      host<float>(out[1])[i * o_.dk + a] = factor * *from++;
-    }
-  });
+  State out = room(exec, wide.shape()[0]);
+  kernels::mlstm_stabilise(exec, wide, rest, m, out[0], out[1]);
+  out[2] = m;
   return out;
 }
 
@@ -180,48 +118,26 @@ Tensor MlstmRecurrence::run(Exec& exec, const MlstmInputs& in, const Sequence& s
   return out;
 }
 
-// What left is C = e^{r - m} after, n likewise: what the factor costs goes to r and m.
 MlstmRecurrence::LeavingGradient MlstmRecurrence::leaving_gradient(Exec& exec,
                                                                    const MlstmKept& keep,
                                                                    const Sequence& sequence,
                                                                    ConstView entering_m,
                                                                    const State& d_leaving) const {
   WEFT_CHECK(keep.after.defined(), "mlstm: a gradient of a state that did not leave");
-  const int64_t width = o_.dk * (o_.dv + 1);
   const Tensor rest = last(exec, sequence, keep.rest, {}),
                m = last(exec, sequence, keep.m, entering_m);
   const LeavingGradient d{exec.empty(keep.after.shape()), exec.empty(m.shape()),
                           exec.empty(m.shape())};
-  each_head(exec, m, [&](int64_t i) {
-    const float factor = std::exp(host<float>(rest)[i] - host<float>(m)[i]);
-    float* to = host<float>(d.after) + i * width;
-    for (int64_t a = 0; a < o_.dk; ++a) {
-      const float* dc = host<float>(d_leaving[0]) + (i * o_.dk + a) * o_.dv;
-      for (int64_t b = 0; b < o_.dv; ++b) to[a * (o_.dv + 1) + b] = factor * dc[b];
-      to[a * (o_.dv + 1) + o_.dv] = factor * host<float>(d_leaving[1])[i * o_.dk + a];
-    }
-    const double along = dot(to, host<float>(keep.after) + i * width, width);
-    host<float>(d.rest)[i] = static_cast<float>(along);
-    host<float>(d.m)[i] = static_cast<float>(double{host<float>(d_leaving[2])[i]} - along);
-  });
+  kernels::mlstm_stabilise_backward(exec, keep.after, rest, m, parts(d_leaving),
+                                    {d.after, d.rest, d.m});
   return d;
 }
 
-// What entered the scan is e^m C: d_C_in = e^m d_C, and d_m, to which `dm` is what the gates say,
-// has <d_C, e^m C> more.
 State MlstmRecurrence::entering_gradient(Exec& exec, const State& entering, const Tensor& before,
                                          const Tensor& d_before, const Tensor& dm) const {
-  const int64_t width = o_.dk * (o_.dv + 1);
-  const Tensor zero = exec.zeros(dm.shape()), minus_m = exec.zeros(dm.shape());
-  each_head(exec, dm, [&](int64_t i) {
-    if (entering.empty()) return;
-    const double along =
-        dot(host<float>(d_before) + i * width, host<float>(before) + i * width, width);
-    host<float>(dm)[i] += static_cast<float>(along);
-    host<float>(minus_m)[i] = -host<float>(entering[2])[i];
-  });
-  State d = stabilised(exec, d_before, zero, minus_m);
+  State d = room(exec, dm.shape()[0]);
   d[2] = dm;
+  kernels::mlstm_widen_backward(exec, given(before), m_of(entering), d_before, parts_out(d));
   return d;
 }
 
@@ -263,7 +179,7 @@ void MlstmRecurrence::run_backward(Exec& exec, const MlstmInputs& in, const Sequ
 Summary MlstmRecurrence::summarize(Exec& exec, const MlstmInputs& in,
                                    const Sequence& sequence) const {
   const Tensor nothing = exec.empty({sequence.count(), o_.heads});
-  std::fill_n(host<float>(nothing), nothing.elements(), kernels::kMlstmNothing);
+  kernels::fill(exec, nothing, kernels::kMlstmNothing);
   MlstmKept keep;
   prepare(exec, in, sequence, nothing, keep);
   const Tensor update = exec.empty({sequence.count(), o_.heads, o_.dk, o_.dv + 1}),

@@ -2,6 +2,7 @@
 
 #include "kernels/gates/mlstm.h"
 #include "kernels/scan/scalar_scan.h"
+#include "kernels/states/mlstm.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {
@@ -21,7 +22,7 @@ struct MlstmKept {
   Tensor log_decay, rest, m;  // [tokens, heads]
   // e^{-r} (C | n) behind the last tokens; undefined where no gradient of it can come
   Tensor after;
-  Tensor chunks;  // states between them; undefined: to be found out again
+  Tensor chunks;  // states between them; if undefined, backward recomputes them
 };
 
 // mLSTM without its weights (kernels/gates/mlstm.h says how it becomes a scan with scalar decay):
@@ -67,6 +68,7 @@ class MlstmRecurrence final : public Recurrence<MlstmInputs, MlstmGradients, Mls
                            const Sequence& sequence) const;
   void prepare(Exec& exec, const MlstmInputs& in, const Sequence& sequence, ConstView entering_m,
                MlstmKept& keep) const;
+  State room(Exec& exec, int64_t sequences) const;  // without numbers
   // The row of every document's last token; of `entering` (not given: zero) where there is none.
   Tensor last(Exec& exec, const Sequence& sequence, const Tensor& rows, ConstView entering) const;
   Tensor plain(Exec& exec, const State& state) const;  // (C | n) e^m; undefined for none
@@ -77,6 +79,7 @@ class MlstmRecurrence final : public Recurrence<MlstmInputs, MlstmGradients, Mls
   };
   LeavingGradient leaving_gradient(Exec& exec, const MlstmKept& keep, const Sequence& sequence,
                                    ConstView entering_m, const State& d_leaving) const;
+  // `dm`, the gradient that the gates have for the entering m, becomes that of the state.
   State entering_gradient(Exec& exec, const State& entering, const Tensor& before,
                           const Tensor& d_before, const Tensor& dm) const;
 

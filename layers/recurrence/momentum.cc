@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/states/matrices.h"
 
 namespace weft {
 namespace {
@@ -95,17 +96,15 @@ Summary MomentumRecurrence::summarize(Exec& exec, const MomentumInputs& in,
   silent.v = none;
   const MomentumRecurrence linear(wide);
   const State identity = linear.start(exec, sequence.count());
-  for (int64_t n = 0; n < heads * parts; ++n) {
-    const int64_t part = n % parts, head = n / parts;
-    float* block = host<float>(identity[static_cast<size_t>(part)]) + head * dk * rows;
-    for (int64_t i = 0; i < dk; ++i) block[i * rows + part * dk + i] = 1.0f;
+  for (int64_t part = 0; part < parts; ++part) {
+    kernels::set_identity(exec, part * dk, identity[static_cast<size_t>(part)]);
   }
   const State leaving = linear.pass(exec, silent, sequence, identity);
   const Tensor matrix = exec.empty({sequence.count(), options_.heads, rows, rows});
-  for (int64_t n = 0; n < heads * parts; ++n) {
-    const int64_t part = n % parts, head = n / parts;
-    std::copy_n(host<float>(leaving[static_cast<size_t>(part)]) + head * dk * rows, dk * rows,
-                host<float>(matrix) + (head * rows + part * dk) * rows);
+  const View flat = matrix.reshaped({heads, rows * rows});
+  for (int64_t part = 0; part < parts; ++part) {
+    kernels::copy(exec, leaving[static_cast<size_t>(part)].reshaped({heads, dk * rows}),
+                  flat.columns(part * dk * rows, dk * rows));
   }
   return {{matrix}, pass(exec, in, sequence, {})};
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {
@@ -23,11 +23,9 @@ States states_of(const State& state) {
   return out;
 }
 
-void repeat(const Tensor* from, const Tensor& to) {
+void repeat(Exec& exec, const Tensor* from, const Tensor& to) {
   if (from == nullptr) return;
-  for (int64_t i = 0; i < to.elements(); i += from->elements()) {
-    std::copy_n(host<float>(*from), from->elements(), host<float>(to) + i);
-  }
+  for (int64_t n = 0; n < to.shape()[0]; ++n) kernels::copy(exec, *from, to.row(n));
 }
 
 }  // namespace
@@ -45,7 +43,7 @@ State NormDescentRecurrence::zeros(Exec& exec, int64_t sequences) const {
 State NormDescentRecurrence::start(Exec& exec, int64_t sequences) const {
   State state = zeros(exec, sequences);
   for (size_t i = 0; i < state.size(); ++i) {
-    repeat(i % 2 == 0 ? options_.start_m : options_.start_n, state[i]);
+    repeat(exec, i % 2 == 0 ? options_.start_m : options_.start_n, state[i]);
   }
   return state;
 }
@@ -104,12 +102,12 @@ void NormDescentRecurrence::run_backward(Exec& exec, const NormDescentInputs& in
        .d_c = gradients.c,
        .entering = states_of<kernels::NormDescentStatesOut>(d_entering)},
       given(keep.states));
-  start_backward(sequence, entering, d_entering, gradients);
+  start_backward(exec, sequence, entering, d_entering, gradients);
   if (d.d_entering != nullptr) *d.d_entering = std::move(d_entering);
 }
 
-void NormDescentRecurrence::start_backward(const Sequence& sequence, const State& entering,
-                                           const State& d_entering,
+void NormDescentRecurrence::start_backward(Exec& exec, const Sequence& sequence,
+                                           const State& entering, const State& d_entering,
                                            const NormDescentOutputs& gradients) const {
   if (gradients.start_m.data == nullptr) return;
   std::vector<bool> starts(static_cast<size_t>(sequence.count()),
@@ -119,11 +117,8 @@ void NormDescentRecurrence::start_backward(const Sequence& sequence, const State
   }
   for (size_t i = 0; i < d_entering.size(); ++i) {
     const View to = i % 2 == 0 ? gradients.start_m : gradients.start_n;
-    const int64_t size = to.shape.elements();
     for (size_t n = 0; n < starts.size(); ++n) {
-      if (!starts[n]) continue;
-      const float* from = host<float>(d_entering[i]) + static_cast<int64_t>(n) * size;
-      for (int64_t e = 0; e < size; ++e) host<float>(to)[e] += from[e];
+      if (starts[n]) kernels::add(exec, to, d_entering[i].row(static_cast<int64_t>(n)), to);
     }
   }
 }

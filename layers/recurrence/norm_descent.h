@@ -68,8 +68,8 @@ class NormDescentRecurrence final
                                 const std::vector<int32_t>& before) const;
   State zeros(Exec& exec, int64_t sequences) const;
   // Adds the gradients of states of documents that start in this span to those of their start.
-  void start_backward(const Sequence& sequence, const State& entering, const State& d_entering,
-                      const NormDescentOutputs& gradients) const;
+  void start_backward(Exec& exec, const Sequence& sequence, const State& entering,
+                      const State& d_entering, const NormDescentOutputs& gradients) const;
 
   Options options_;
 };

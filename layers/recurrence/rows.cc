@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
-#include "core/host_access.h"
 #include "kernels/rows/elementwise.h"
 
 namespace weft {
 namespace {
-
-int64_t count_of(const State& state, int64_t sequence) {
-  return host<int32_t>(state.back())[sequence];
-}
 
 // Rows [first, first + count) of a sequence.
 View rows_in(const Tensor& t, int64_t sequence, int64_t first, int64_t count) {
@@ -21,16 +16,18 @@ void copy_latent(Exec& exec, ConstView from, View to) {
   if (from.rows() > 0) kernels::copy(exec, from, to);
 }
 
-// What appending a span's rows to those of a state keeps of both, for each sequence.
+// Rows that are left of a state and of a span when the span's are appended, for each sequence.
 struct Appended {
-  std::vector<int64_t> old_rows, new_rows;  // the last ones of each
+  std::vector<int32_t> before, added;       // rows of the state and of the span
+  std::vector<int64_t> old_rows, new_rows;  // the last ones of each that are left
   int64_t room = 0;
 
   template <class Reach>
-  Appended(const State& span, const State& entering, Reach reach) {
-    for (int64_t n = 0; n < span.back().elements(); ++n) {
-      const int64_t added = count_of(span, n), kept = reach(count_of(entering, n) + added);
-      new_rows.push_back(std::min(added, kept));
+  Appended(Exec& exec, const State& span, const State& entering, Reach reach)
+      : before(counts_of(exec, entering)), added(counts_of(exec, span)) {
+    for (size_t n = 0; n < added.size(); ++n) {
+      const int64_t kept = reach(before[n] + added[n]);
+      new_rows.push_back(std::min<int64_t>(added[n], kept));
       old_rows.push_back(kept - new_rows.back());
       room = std::max(room, kept);
     }
@@ -46,7 +43,7 @@ struct Appended {
 }  // namespace
 
 State RowAlgebra::start(Exec& exec, int64_t sequences) const {
-  return {exec.zeros({sequences}, DType::kI32)};
+  return {row_counts(exec, std::vector<int64_t>(static_cast<size_t>(sequences), 0))};
 }
 
 Summary RowAlgebra::combine(Exec& exec, const Summary& first, const Summary& second) const {
@@ -54,7 +51,7 @@ Summary RowAlgebra::combine(Exec& exec, const Summary& first, const Summary& sec
 }
 
 State RowAlgebra::apply(Exec& exec, const Summary& span, const State& entering) const {
-  const Appended rows(span.update, entering, [&](int64_t n) { return reach(n); });
+  const Appended rows(exec, span.update, entering, [&](int64_t n) { return reach(n); });
   State leaving;
   for (size_t i = 0; i + 1 < span.update.size(); ++i) {
     const Tensor& added = span.update[i];
@@ -64,10 +61,10 @@ State RowAlgebra::apply(Exec& exec, const Summary& span, const State& entering) 
       const auto at = static_cast<size_t>(n);
       const int64_t before = rows.old_rows[at], behind = rows.new_rows[at];
       if (before > 0) {
-        copy_latent(exec, rows_in(entering[i], n, count_of(entering, n) - before, before),
+        copy_latent(exec, rows_in(entering[i], n, rows.before[at] - before, before),
                     rows_in(to, n, 0, before));
       }
-      copy_latent(exec, rows_in(added, n, count_of(span.update, n) - behind, behind),
+      copy_latent(exec, rows_in(added, n, rows.added[at] - behind, behind),
                   rows_in(to, n, before, behind));
     }
     leaving.push_back(to);
@@ -78,17 +75,17 @@ State RowAlgebra::apply(Exec& exec, const Summary& span, const State& entering) 
 
 State RowAlgebra::apply_adjoint(Exec& exec, const Summary& span, const State& entering,
                                 const State& d_leaving) const {
-  const Appended rows(span.update, entering, [&](int64_t n) { return reach(n); });
+  const Appended rows(exec, span.update, entering, [&](int64_t n) { return reach(n); });
   int64_t room = 0;
-  for (int64_t n = 0; n < rows.sequences(); ++n) room = std::max(room, count_of(entering, n));
+  for (const int32_t count : rows.before) room = std::max<int64_t>(room, count);
   State d_entering;
   for (size_t i = 0; i + 1 < d_leaving.size(); ++i) {
     const Tensor& from = d_leaving[i];
     const Tensor to = exec.zeros({rows.sequences(), room, from.shape().back()}, from.dtype());
     for (int64_t n = 0; n < rows.sequences(); ++n) {
-      const int64_t kept = rows.old_rows[static_cast<size_t>(n)];
-      copy_latent(exec, rows_in(from, n, 0, kept),
-                  rows_in(to, n, count_of(entering, n) - kept, kept));
+      const auto at = static_cast<size_t>(n);
+      const int64_t kept = rows.old_rows[at];
+      copy_latent(exec, rows_in(from, n, 0, kept), rows_in(to, n, rows.before[at] - kept, kept));
     }
     d_entering.push_back(to);
   }

@@ -1,8 +1,6 @@
 #include "layers/recurrence/selective.h"
 
-#include <cmath>
-
-#include "core/host_access.h"
+#include "kernels/states/decay.h"
 
 namespace weft {
 namespace {
@@ -21,14 +19,11 @@ View make_state(Exec& exec, const ChannelStates& s, const Sequence& sequence, St
   return state->at(0);
 }
 
-// Log decays per unit of time, [states, channels], of a_log [channels, states].
-Tensor decays(Exec& exec, const ChannelStates& s, ConstView a_log) {
+// Log decays, [states, channels], of a_log [channels, states]: per unit of time, or per token of
+// e^{log_dt}.
+Tensor log_decays(Exec& exec, const ChannelStates& s, ConstView a_log, ConstView log_dt) {
   const Tensor logs = exec.empty({s.states, s.channels});
-  const float* rates = host<float>(a_log);
-  exec.threads.run(s.states, [&](int64_t n) {
-    float* to = host<float>(logs) + n * s.channels;
-    for (int64_t c = 0; c < s.channels; ++c) to[c] = -std::exp(rates[c * s.states + n]);
-  });
+  kernels::log_rates(exec, a_log, log_dt, logs);
   return logs;
 }
 
@@ -54,19 +49,12 @@ void SelectiveRecurrence::run_backward(Exec& exec, const SelectiveInputs& in,
 
 Summary SelectiveRecurrence::summarize(Exec& exec, const SelectiveInputs& in,
                                        const Sequence& sequence) const {
-  const Tensor total = exec.zeros({sequence.count(), sizes_.channels});
-  exec.threads.run(sequence.count(), [&](int64_t d) {
-    float* sum = host<float>(total) + d * sizes_.channels;
-    for (int64_t t = sequence.documents[static_cast<size_t>(d)];
-         t < sequence.documents[static_cast<size_t>(d) + 1]; ++t) {
-      const float* dt = host<float>(in.dt) + t * in.dt.row_stride;
-      for (int64_t c = 0; c < sizes_.channels; ++c) sum[c] += dt[c];
-    }
-  });
+  const Tensor total = exec.empty({sequence.count(), sizes_.channels});
+  kernels::document_sums(exec, {.width = sizes_.channels}, sequence.documents, in.dt, total);
   State update;
   const View to = make_state(exec, sizes_, sequence, &update);
   kernels::selective_scan_forward(exec, scan_of(in, sequence), {}, {}, to);
-  return {{total}, update, {decays(exec, sizes_, in.a_log)}};
+  return {{total}, update, {log_decays(exec, sizes_, in.a_log, {})}};
 }
 
 SelectiveGradients SelectiveRecurrence::scratch_gradients(Exec& exec, const SelectiveInputs& in,
@@ -95,10 +83,7 @@ void StaticRecurrence::run_backward(Exec& exec, const StaticInputs& in, const Se
 
 Summary StaticRecurrence::summarize(Exec& exec, const StaticInputs& in,
                                     const Sequence& sequence) const {
-  const Tensor logs = decays(exec, sizes_, in.a_log);  // of one token
-  for (int64_t i = 0; i < logs.elements(); ++i) {
-    host<float>(logs)[i] *= std::exp(host<float>(in.log_dt)[i % sizes_.channels]);
-  }
+  const Tensor logs = log_decays(exec, sizes_, in.a_log, in.log_dt);
   State update;
   const View to = make_state(exec, sizes_, sequence, &update);
   kernels::static_scan_forward(exec, scan_of(in, sequence), {}, {}, to);

@@ -1,9 +1,9 @@
 #include "layers/recurrence/slots.h"
 
-#include "core/host_access.h"
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/head_softmax.h"
 #include "kernels/rows/slots.h"
+#include "kernels/states/matrices.h"
 
 namespace weft {
 namespace {
@@ -11,15 +11,8 @@ namespace {
 // [n, heads, a, b] -> [n, heads, b, a]
 Tensor transposed(Exec& exec, const Tensor& state) {
   const Shape& s = state.shape();
-  const int64_t rows = s[2], columns = s[3];
-  const Tensor out = exec.empty({s[0], s[1], columns, rows});
-  exec.threads.run(s[0] * s[1], [&](int64_t head) {
-    const float* from = host<float>(state) + head * rows * columns;
-    float* to = host<float>(out) + head * rows * columns;
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
-    }
-  });
+  const Tensor out = exec.empty({s[0], s[1], s[3], s[2]});
+  kernels::transpose_matrices(exec, state, out);
   return out;
 }
 
@@ -148,7 +141,7 @@ Summary SlotsRecurrence::summarize(Exec& exec, const SlotsInputs& in,
   const int64_t tokens = sequence.tokens(), slots = options_.slots, n = sequence.count();
   SlotsKept keep;
   keep.write = exec.empty({tokens, h.kv_heads * slots}, in.v.dtype);
-  keep.share = exec.scratch({tokens, h.heads * slots}, in.v.dtype);  // nobody reads it
+  keep.share = exec.scratch({tokens, h.heads * slots}, in.v.dtype);
   kernels::slot_writes_forward(exec, in.log_decay, keep.write);
   const Tensor keys = exec.empty({n, h.heads, h.dk, slots}),
                values = exec.empty({n, h.heads, slots, h.dv});

@@ -1,10 +1,10 @@
 #include "parallel/sequence/span_rows.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
-#include "core/host_access.h"
+#include "core/memory/host_table.h"
+#include "kernels/states/packed_rows.h"
 
 namespace weft {
 namespace {
@@ -15,53 +15,58 @@ constexpr int64_t kWord = 4;  // bytes
 
 // Rows of all kinds side by side, in whole words.
 struct RowFormat {
-  std::vector<int64_t> bytes;  // of a row, by kind
+  std::vector<int64_t> first;  // byte of each kind in a packed row
   int64_t words = 0;
 
   explicit RowFormat(const State& like) {
     int64_t sum = 0;
     for (size_t i = 0; i + 1 < like.size(); ++i) {
-      bytes.push_back(like[i].shape().back() * size_of(like[i].dtype()));
-      sum += bytes.back();
+      first.push_back(sum);
+      sum += like[i].shape().back() * size_of(like[i].dtype());
     }
     words = (sum + kWord - 1) / kWord;
   }
+
+  // each(rows of all chains, first byte) for every kind of row.
+  template <class Each>
+  void each_kind(const State& state, Each each) const {
+    for (size_t i = 0; i < first.size(); ++i) {
+      const Shape& s = state[i].shape();
+      each(state[i].reshaped({s[0] * s[1], s[2]}), first[i]);
+    }
+  }
 };
 
-char* row_of(const Tensor& t, int64_t chain, int64_t row, int64_t bytes) {
-  return static_cast<char*>(host_bytes(t)) + (chain * t.shape()[1] + row) * bytes;
-}
-
-char* row_of(const Tensor& packed, int64_t row) {
-  return static_cast<char*>(host_bytes(packed)) + row * packed.shape()[1] * kWord;
-}
-
-// The last `count` rows of a chain of a state, to packed rows from `at` on.
-void pack(const RowFormat& format, const State& state, int64_t chain, int64_t count,
-          const Tensor& packed, int64_t at) {
-  const int64_t first = host<int32_t>(state.back())[chain] - count;
-  WEFT_CHECK(first >= 0, "a span of {} rows is asked for its last {}", first + count, count);
-  for (int64_t row = 0; row < count; ++row) {
-    char* to = row_of(packed, at + row);
-    for (size_t i = 0; i < format.bytes.size(); ++i) {
-      const int64_t bytes = format.bytes[i];
-      std::memcpy(to, row_of(state[i], chain, first + row, bytes), static_cast<size_t>(bytes));
-      to += bytes;
+// Rows of tensors [chains, room, width], chain by chain.
+class RowIndex {
+ public:
+  void add(int64_t chain, int64_t room, int64_t first, int64_t count) {
+    for (int64_t row = 0; row < count; ++row) {
+      rows_.push_back(static_cast<int32_t>(chain * room + first + row));
     }
   }
-}
-
-// each(kind, place of a state's row, packed bytes of it)
-template <class Each>
-void each_packed(const RowFormat& format, const State& state, int64_t chain, int64_t first,
-                 int64_t count, const Tensor& packed, int64_t at, Each each) {
-  for (int64_t row = 0; row < count; ++row) {
-    const char* from = row_of(packed, at + row);
-    for (size_t i = 0; i < format.bytes.size(); ++i) {
-      each(row_of(state[i], chain, first + row, format.bytes[i]), from, format.bytes[i]);
-      from += format.bytes[i];
+  // The last counts[c] rows of each chain of a state that holds `held` rows.
+  void add_last(const State& state, const std::vector<int32_t>& held,
+                const std::vector<int64_t>& counts) {
+    for (size_t c = 0; c < counts.size(); ++c) {
+      WEFT_CHECK(counts[c] <= held[c], "the last {} of {} rows of a span", counts[c], held[c]);
+      add(static_cast<int64_t>(c), room_of(state), held[c] - counts[c], counts[c]);
     }
   }
+  HostTable<int32_t> table() const { return HostTable(rows_); }
+
+  static int64_t room_of(const State& state) { return state.size() < 2 ? 0 : state[0].shape()[1]; }
+
+ private:
+  std::vector<int32_t> rows_;
+};
+
+void pack(Exec& exec, const RowFormat& format, const State& state, const RowIndex& index,
+          const Tensor& packed) {
+  const HostTable<int32_t> rows = index.table();
+  format.each_kind(state, [&](const Tensor& kind, int64_t first) {
+    kernels::pack_rows(exec, kind, rows.view(exec), first, packed);
+  });
 }
 
 std::vector<int64_t> sums(const Counts& counts) {
@@ -104,9 +109,15 @@ Tensor packed_rows(Exec& exec, const RowFormat& format, const Counts& counts) {
 }  // namespace
 
 Tensor row_counts(Exec& exec, const std::vector<int64_t>& counts) {
-  const Tensor t = exec.empty({static_cast<int64_t>(counts.size())}, DType::kI32);
-  for (size_t c = 0; c < counts.size(); ++c) host<int32_t>(t)[c] = static_cast<int32_t>(counts[c]);
+  const HostTable<int32_t> table(std::vector<int32_t>(counts.begin(), counts.end()));
+  const auto count = static_cast<int64_t>(table.size());
+  const Tensor t = exec.host({count}, DType::kI32);
+  exec.copy({table.host().data(), Shape{count}, count, DType::kI32, {}}, t);
   return t;
+}
+
+std::vector<int32_t> counts_of(Exec& exec, const State& rows) {
+  return download<int32_t>(exec, rows.back());
 }
 
 RowEntrance::RowEntrance(Exec& exec, Communicator& ranks, const Summary& mine, const SeenRows& seen,
@@ -115,13 +126,10 @@ RowEntrance::RowEntrance(Exec& exec, Communicator& ranks, const Summary& mine, c
   const RowFormat format(like_);
   sent_ = packed_rows(exec, format, seen.of_mine);
   received_ = packed_rows(exec, format, seen.of_others);
-  int64_t at = 0;
-  for (const auto& rank : seen.of_mine) {
-    for (size_t c = 0; c < rank.size(); ++c) {
-      pack(format, mine.update, static_cast<int64_t>(c), rank[c], sent_, at);
-      at += rank[c];
-    }
-  }
+  const std::vector<int32_t> held = counts_of(exec, like_);
+  RowIndex index;
+  for (const auto& rank : seen.of_mine) index.add_last(like_, held, rank);
+  pack(exec, format, like_, index, sent_);
   pending_ = send(exec, ranks, sent_, seen.of_mine, received_, seen.of_others, travel);
 }
 
@@ -135,13 +143,14 @@ State RowEntrance::state(Exec& exec, const SpanAlgebra& algebra) {
     const std::vector<int64_t>& rows = counts_[static_cast<size_t>(r)];
     if (largest(rows) == 0) continue;
     const Summary span{{}, room_for(exec, like_, rows)};
-    for (size_t c = 0; c < rows.size(); ++c) {
-      each_packed(format, span.update, static_cast<int64_t>(c), 0, rows[c], received_, at,
-                  [](char* to, const char* from, int64_t bytes) {
-                    std::memcpy(to, from, static_cast<size_t>(bytes));
-                  });
-      at += rows[c];
-    }
+    RowIndex index;
+    index.add_last(span.update, {rows.begin(), rows.end()}, rows);
+    const HostTable<int32_t> table = index.table();
+    const Tensor packed = received_.row_range(at, sum(rows));
+    format.each_kind(span.update, [&](const Tensor& kind, int64_t first) {
+      kernels::unpack_rows(exec, packed, first, table.view(exec), kind);
+    });
+    at += sum(rows);
     state = algebra.apply(exec, span, state);
   }
   return state;
@@ -163,11 +172,10 @@ RowDeparture::RowDeparture(Exec& exec, Communicator& ranks, const SpanAlgebra& a
     const std::vector<int64_t>& rows = seen.of_others[static_cast<size_t>(r)];
     if (largest(rows) == 0) continue;
     for (size_t c = 0; c < rows.size(); ++c) before[c] -= rows[c];
-    int64_t at = end -= sum(rows);
-    for (size_t c = 0; c < rows.size(); ++c) {
-      pack(format, d_entering, static_cast<int64_t>(c), rows[c], sent_, at);
-      at += rows[c];
-    }
+    end -= sum(rows);
+    RowIndex index;
+    index.add_last(d_entering, counts_of(exec, d_entering), rows);
+    pack(exec, format, d_entering, index, sent_.row_range(end, sum(rows)));
     const Summary span{{}, {row_counts(exec, rows)}};  // all that the adjoint looks at
     d_entering = algebra.apply_adjoint(exec, span, {row_counts(exec, before)}, d_entering);
   }
@@ -185,15 +193,14 @@ State RowDeparture::gradient(Exec& exec) {
   State sums = room_for(exec, like_, most);
   int64_t at = 0;
   for (const auto& rank : counts_) {
-    for (size_t c = 0; c < rank.size(); ++c) {
-      each_packed(format, sums, static_cast<int64_t>(c), most[c] - rank[c], rank[c], received_, at,
-                  [](char* to, const char* from, int64_t bytes) {
-                    auto* sum = reinterpret_cast<float*>(to);
-                    const auto* part = reinterpret_cast<const float*>(from);
-                    for (int64_t e = 0; e < bytes / kWord; ++e) sum[e] += part[e];
-                  });
-      at += rank[c];
-    }
+    RowIndex index;
+    index.add_last(sums, {most.begin(), most.end()}, rank);
+    const HostTable<int32_t> table = index.table();
+    const Tensor packed = received_.row_range(at, sum(rank));
+    format.each_kind(sums, [&](const Tensor& kind, int64_t first) {
+      kernels::add_packed_rows(exec, packed, first, table.view(exec), kind);
+    });
+    at += sum(rank);
   }
   return sums;
 }

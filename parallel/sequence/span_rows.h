@@ -59,7 +59,8 @@ class RowDeparture {
   std::unique_ptr<Pending> pending_;
 };
 
-// i32 [chains], as states have them.
+// Counts of rows as states have them, i32 [chains] in memory of the host: they decide shapes.
 Tensor row_counts(Exec& exec, const std::vector<int64_t>& counts);
+std::vector<int32_t> counts_of(Exec& exec, const State& rows);
 
 }  // namespace weft

@@ -1,8 +1,7 @@
 #include "parallel/sequence/span_scan.h"
 
-#include <cstring>
-
-#include "core/host_access.h"
+#include "kernels/rows/elementwise.h"
+#include "kernels/states/select.h"
 
 namespace weft {
 namespace {
@@ -13,42 +12,35 @@ int64_t elements_of(const State& state) {
   return sum;
 }
 
-void pack(const State& state, float*& to) {
+// All tensors of a state one after the other.
+Tensor packed(Exec& exec, const State& state) {
+  const Tensor all = exec.scratch({elements_of(state)});
+  int64_t at = 0;
   for (const Tensor& t : state) {
-    std::memcpy(to, host<float>(t), static_cast<size_t>(t.elements()) * sizeof(float));
-    to += t.elements();
+    kernels::copy(exec, t, all.slice(at, t.elements()));
+    at += t.elements();
   }
+  return all;
 }
 
-State unpack(Exec& exec, const State& like, const float*& from) {
+// The tensors again, in the memory of `all`.
+State unpacked(const State& like, const Tensor& all) {
   State state;
+  int64_t at = 0;
   for (const Tensor& t : like) {
-    state.push_back(exec.empty(t.shape()));
-    std::memcpy(host<float>(state.back()), from, static_cast<size_t>(t.elements()) * sizeof(float));
-    from += t.elements();
+    state.push_back(all.slice(at, t.elements()).reshaped(t.shape()));
+    at += t.elements();
   }
   return state;
 }
 
-// Sequence c of every tensor times factor[c], or the value at the start of a document for factor 0.
-State pass(Exec& exec, const Tensor& factor, const State& state, const State* otherwise) {
+// States of the chains that pass; the others are those of `otherwise`, zero where there is none.
+State pass(Exec& exec, const Tensor& passes, const State& state, const State& otherwise) {
   State out;
   for (size_t i = 0; i < state.size(); ++i) {
-    const Tensor& t = state[i];
-    const Tensor copy = exec.empty(t.shape());
-    const int64_t chains = factor.elements(), size = chains == 0 ? 0 : t.elements() / chains;
-    for (int64_t c = 0; c < chains; ++c) {
-      float* to = host<float>(copy) + c * size;
-      const auto bytes = static_cast<size_t>(size) * sizeof(float);
-      if (host<float>(factor)[c] != 0.0f) {
-        std::memcpy(to, host<float>(t) + c * size, bytes);
-      } else if (otherwise != nullptr) {
-        std::memcpy(to, host<float>((*otherwise)[i]) + c * size, bytes);
-      } else {
-        std::memset(to, 0, bytes);
-      }
-    }
-    out.push_back(copy);
+    out.push_back(exec.empty(state[i].shape()));
+    kernels::pass_states(exec, passes, state[i],
+                         otherwise.empty() ? ConstView{} : ConstView(otherwise[i]), out[i]);
   }
   return out;
 }
@@ -57,27 +49,25 @@ State sum(Exec& exec, const State& a, const State& b) {
   State out;
   for (size_t i = 0; i < a.size(); ++i) {
     out.push_back(exec.empty(a[i].shape()));
-    for (int64_t e = 0; e < a[i].elements(); ++e) {
-      host<float>(out[i])[e] = host<float>(a[i])[e] + host<float>(b[i])[e];
-    }
+    kernels::add(exec, a[i], b[i], out[i]);
   }
   return out;
 }
 
-// What leaves a span that `entering` enters; chains in which a document starts take nothing along.
+// The state that leaves a span which `entering` enters; nothing of it passes chains in which a
+// document starts.
 State after(Exec& exec, const SpanAlgebra& algebra, const Summary& span, const Tensor& passes,
             const State& entering) {
-  const State start = algebra.start(exec, passes.elements());
-  return algebra.apply(exec, span, pass(exec, passes, entering, &start));
+  return algebra.apply(exec, span,
+                       pass(exec, passes, entering, algebra.start(exec, passes.elements())));
 }
 
 // The gradient of the state that enters a span: what comes through it from behind, and its own.
 State before(Exec& exec, const SpanAlgebra& algebra, const Summary& span, const Tensor& passes,
              const State& entering, const State& d_leaving, const State& own) {
-  const State start = algebra.start(exec, passes.elements());
-  const State through =
-      algebra.apply_adjoint(exec, span, pass(exec, passes, entering, &start), d_leaving);
-  return sum(exec, pass(exec, passes, through, nullptr), own);
+  const State passing = pass(exec, passes, entering, algebra.start(exec, passes.elements()));
+  const State through = algebra.apply_adjoint(exec, span, passing, d_leaving);
+  return sum(exec, pass(exec, passes, through, {}), own);
 }
 
 // States entering the spans of ranks 0 .. last.
@@ -108,10 +98,8 @@ State all_of(const Summary& summary, const Tensor& passes) {
 GatheredStates::GatheredStates(Exec& exec, Communicator& ranks, const State& mine,
                                const SpanTravel& travel)
     : like_(mine),
-      packed_(exec.scratch({elements_of(mine)})),
-      all_(exec.scratch({ranks.size(), elements_of(mine)})) {
-  float* to = host<float>(packed_);
-  pack(mine, to);
+      packed_(packed(exec, mine)),
+      all_(exec.empty({ranks.size(), packed_.elements()})) {
   if (travel.overlap) {
     pending_ = ranks.start_all_gather(exec, packed_, all_);
   } else {
@@ -119,26 +107,24 @@ GatheredStates::GatheredStates(Exec& exec, Communicator& ranks, const State& min
   }
 }
 
-std::vector<State> GatheredStates::wait(Exec& exec) {
+std::vector<State> GatheredStates::wait(Exec&) {
   if (pending_) pending_->wait();
   pending_.reset();
+  packed_ = {};
   std::vector<State> states;
-  const float* from = host<float>(all_);
-  for (int64_t r = 0; r < all_.shape()[0]; ++r) states.push_back(unpack(exec, like_, from));
+  for (int64_t r = 0; r < all_.shape()[0]; ++r) states.push_back(unpacked(like_, all_.row(r)));
   return states;
 }
 
 ShiftedStates::ShiftedStates(Exec& exec, Communicator& ranks, const State& mine, int by,
                              const SpanTravel& travel)
-    : like_(mine), packed_(exec.scratch({elements_of(mine)})) {
-  float* data = host<float>(packed_);
-  pack(mine, data);
+    : like_(mine), packed_(packed(exec, mine)) {
   const auto exists = [&](int rank) { return rank >= 0 && rank < ranks.size(); };
   const int to = ranks.rank() + by, from = ranks.rank() - by;
   std::vector<Transfer> parts;
   if (exists(to)) parts.push_back({Transfer::Kind::kSend, to, packed_});
   if (exists(from)) {
-    came_ = exec.scratch(packed_.shape());
+    came_ = exec.empty(packed_.shape());
     parts.push_back({Transfer::Kind::kRecv, from, came_});
   }
   pending_ = ranks.start_together(
@@ -149,20 +135,16 @@ ShiftedStates::ShiftedStates(Exec& exec, Communicator& ranks, const State& mine,
   pending_.reset();
 }
 
-State ShiftedStates::wait(Exec& exec) {
+State ShiftedStates::wait(Exec&) {
   if (pending_) pending_->wait();
   pending_.reset();
   packed_ = {};
-  if (!came_.defined()) return {};
-  const float* from = host<float>(came_);
-  return unpack(exec, like_, from);
+  return came_.defined() ? unpacked(like_, came_) : State{};
 }
 
 SentState::SentState(Exec& exec, Communicator& ranks, const State& state, int to,
                      const SpanTravel& travel)
-    : packed_(exec.scratch({elements_of(state)})) {
-  float* data = host<float>(packed_);
-  pack(state, data);
+    : packed_(packed(exec, state)) {
   const Transfer transfer{Transfer::Kind::kSend, to, packed_};
   if (travel.overlap) {
     pending_ = ranks.start(exec, {&transfer, 1});
@@ -248,11 +230,10 @@ void Departure::finish() {
 }
 
 State receive_state(Exec& exec, Communicator& ranks, const State& like, int from) {
-  const Tensor packed = exec.scratch({elements_of(like)});
-  const Transfer transfer{Transfer::Kind::kRecv, from, packed};
+  const Tensor came = exec.empty({elements_of(like)});
+  const Transfer transfer{Transfer::Kind::kRecv, from, came};
   ranks.transfer(exec, {&transfer, 1});
-  const float* data = host<float>(packed);
-  return unpack(exec, like, data);
+  return unpacked(like, came);
 }
 
 void send_state(Exec& exec, Communicator& ranks, const State& state, int to) {
