@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/files/file_descriptor.h"
+
 namespace weft {
 namespace {
 
@@ -89,7 +91,7 @@ struct Scratch {
   }
   ~Scratch() {
     if (fd < 0) return;
-    close(fd);
+    sys::close(fd);
     unlink(path.c_str());
   }
   Scratch(const Scratch&) = delete;
@@ -133,32 +135,54 @@ class Draft {
   hid_t file() const { return file_; }
   const std::string& path() const { return path_; }
 
-  // Writes what the library wrote to the disk, holes as holes.
+  // Brings the bytes that the library wrote to the disk, holes as holes, and reads them again.
   void finish() {
     check_h5(H5Fclose(std::exchange(file_, -1)), path_, "laying out the file");
-    FileDescriptor out(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    const off_t size = sys::seek(scratch_.fd, 0, SEEK_END);
+    if (size < 0) fail("laid out");
+    FileDescriptor out(sys::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (out.get() < 0) fail("created");
-    const off_t size = lseek(scratch_.fd, 0, SEEK_END);
-    if (ftruncate(out.get(), size) != 0) fail("written");
-    std::vector<char> block(1 << 20);
-    for (off_t at = lseek(scratch_.fd, 0, SEEK_DATA); at >= 0 && at < size;
-         at = lseek(scratch_.fd, at, SEEK_DATA)) {
-      const off_t end = lseek(scratch_.fd, at, SEEK_HOLE);
-      while (at < end) {
-        const auto count =
-            static_cast<size_t>(std::min(end - at, static_cast<off_t>(block.size())));
-        if (pread(scratch_.fd, block.data(), count, at) != static_cast<ssize_t>(count))
-          fail("read");
-        if (pwrite(out.get(), block.data(), count, at) != static_cast<ssize_t>(count))
-          fail("written");
-        at += static_cast<off_t>(count);
-      }
+    if (sys::truncate(out.get(), size) != 0) fail("written");
+    const std::vector<Run> runs = written(size);
+    for (const Run& run : runs) {
+      const std::vector<char> bytes = bytes_of(scratch_.fd, run);
+      if (!sys::pwrite_all(out.get(), bytes.data(), bytes.size(), run.begin)) fail("written");
     }
-    if (close(out.release()) != 0) fail("written");
+    for (const Run& run : runs) {
+      if (bytes_of(out.get(), run) == bytes_of(scratch_.fd, run)) continue;
+      throw Error("{}: reads back other bytes than were written", path_);
+    }
+    if (out.close() != 0) fail("closed");
   }
 
  private:
   static constexpr int64_t kOverhead = 1 << 20;  // HDF5's own bytes, roughly
+  static constexpr off_t kLongest = 1 << 20;     // bytes of a run
+  struct Run {
+    off_t begin, end;
+  };
+
+  // Places of the scratch file that are no holes, in order.
+  std::vector<Run> written(off_t size) const {
+    std::vector<Run> runs;
+    for (off_t at = 0; at < size;) {
+      const off_t begin = sys::seek(scratch_.fd, at, SEEK_DATA);
+      if (begin < 0 && errno == ENXIO) break;  // a hole up to the end
+      const off_t end = begin < 0 ? begin : sys::seek(scratch_.fd, begin, SEEK_HOLE);
+      if (end < 0) fail("laid out");
+      for (at = begin; at < end; at = runs.back().end) {
+        runs.push_back({at, std::min(end, at + kLongest)});
+      }
+    }
+    return runs;
+  }
+
+  std::vector<char> bytes_of(int file, const Run& run) const {
+    std::vector<char> bytes(static_cast<size_t>(run.end - run.begin));
+    if (sys::pread(file, bytes.data(), bytes.size(), run.begin) != std::ssize(bytes)) fail("read");
+    return bytes;
+  }
+
   [[noreturn]] void fail(const char* what) const {
     throw Error("{}: cannot be {}: {}", path_, what, std::strerror(errno));
   }

@@ -210,6 +210,7 @@ void check_places(const Manifest& m, const std::string& path) {
 Manifest from_body(const Json& body, const std::string& path) {
   const Reader read{path};
   Manifest m;
+  if (body.contains("run")) m.run = body.at("run");
   m.step = read.number(body, "step");
   m.samples = read.number(body, "samples");
   m.updates = read.number(body, "updates");
@@ -271,6 +272,7 @@ std::string to_json(const Manifest& m) {
                {"updates", m.updates}, {"skipped", m.skipped}, {"seed", m.seed},
                {"config", m.config},   {"data", m.data},       {"layout", m.layout},
                {"files", files},       {"slices", slices},     {"others", others}};
+  if (!m.run.empty()) body["run"] = m.run;
   if (!m.index.name.empty()) body["index"] = file_entry(m.index);
   return Json{{"hash", hash_of(body.dump())}, {"manifest", body}}.dump(1) + "\n";
 }

@@ -27,10 +27,11 @@ struct Manifest {
     std::string hash = {};  // of its bytes: f32, little endian, row by row
   };
 
-  int64_t step = 0;     // steps taken
-  int64_t samples = 0;  // sequences consumed
-  int64_t updates = 0;  // optimizer updates (steps that were not skipped)
-  int64_t skipped = 0;  // steps in a row, up to this one, that were
+  std::string run = {};  // of which run it is (core/report/run_record.h); empty: not known
+  int64_t step = 0;      // steps taken
+  int64_t samples = 0;   // sequences consumed
+  int64_t updates = 0;   // optimizer updates (steps that were not skipped)
+  int64_t skipped = 0;   // steps in a row, up to this one, that were
   int64_t seed = 0;
   std::string config = {};                       // resolved, as TOML
   std::map<std::string, std::string> data = {};  // file -> hash

@@ -32,6 +32,9 @@ class NewFile {
   int64_t size_ = 0;
 };
 
+// A small new file with this content, read again once it stands there.
+void write_checked(const std::string& path, const std::string& text);
+
 // Makes renames and removals in the folder of `path` durable.
 void sync_folder_of(const std::string& path);
 

@@ -1,19 +1,18 @@
 #include "core/files/regular_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "core/files/system_calls.h"
 
 namespace weft {
 
 RegularFile::RegularFile(std::string path, Links links) : path_(std::move(path)) {
   // Not blocking: opening a pipe would otherwise wait for a writer before it can be refused.
   const int follow = links == Links::kFollow ? 0 : O_NOFOLLOW;
-  fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow);
+  fd_ = sys::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | follow);
   if (fd_ < 0) {
     const int why = errno;
     if (follow != 0 && why == ELOOP) {
@@ -22,24 +21,23 @@ RegularFile::RegularFile(std::string path, Links links) : path_(std::move(path))
     throw OpenError(why, fmt::format("cannot open {}: {}", path_, std::strerror(why)));
   }
   struct stat info {};
-  const bool known = fstat(fd_, &info) == 0;
+  const bool known = sys::stat(fd_, &info) == 0;
   const int why = errno;
   if (known && S_ISREG(info.st_mode)) {
     size_ = info.st_size;
     return;
   }
-  close(fd_);
+  sys::close(fd_);
   if (!known) throw Error("cannot stat {}: {}", path_, std::strerror(why));
   throw OpenError(0, fmt::format("{} is not a regular file", path_));
 }
 
-RegularFile::~RegularFile() { close(fd_); }
+RegularFile::~RegularFile() { sys::close(fd_); }
 
 void RegularFile::read(int64_t at, std::span<std::byte> into) const {
   while (!into.empty()) {
-    const ssize_t done = pread(fd_, into.data(), into.size(), at);
+    const ssize_t done = sys::pread(fd_, into.data(), into.size(), at);
     const int why = errno;
-    if (done < 0 && why == EINTR) continue;
     if (done < 0) {
       throw ReadError(why, fmt::format("cannot read {}: {}", path_, std::strerror(why)));
     }

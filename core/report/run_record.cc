@@ -12,6 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/isa.h"
+#include "core/files/hash.h"
 #include "core/files/new_file.h"
 #include "core/threads/thread_pool.h"
 
@@ -65,6 +66,7 @@ Machine this_machine() {
 
 std::string to_json(const RunRecord& r) {
   nlohmann::ordered_json json;
+  json["run"] = r.run;
   json["version"] = r.version;
   json["revision"] = r.revision;
   json["started"] = utc_now();
@@ -81,15 +83,21 @@ std::string to_json(const RunRecord& r) {
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+std::string new_run_name(const std::string& config) { return hash_of(config).substr(0, 12); }
+
+std::string run_name_in(const std::string& dir) {
+  std::ifstream in(dir + "/run.json");
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  if (!json.is_object() || !json.contains("run") || !json["run"].is_string()) return "";
+  return json["run"];
+}
+
 void write_run_record(const std::string& dir, const RunRecord& record) {
   namespace fs = std::filesystem;
   std::error_code error;
   fs::create_directories(dir, error);
   if (error) throw Error("{}: cannot make this folder: {}", dir, error.message());
-  const std::string text = to_json(record);
-  NewFile file((fs::path(dir) / "run.json").string());
-  file.write(text.data(), std::ssize(text));
-  file.finish();
+  write_checked((fs::path(dir) / "run.json").string(), to_json(record));
 }
 
 }  // namespace weft

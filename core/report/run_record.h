@@ -19,15 +19,21 @@ Machine this_machine();
 
 // run.json: the origin of the files in its folder.
 struct RunRecord {
-  std::string version;
-  std::string revision;                     // source revision
-  std::string config;                       // resolved, as TOML
-  std::map<std::string, std::string> data;  // file -> hash
-  Machine machine;
-  std::map<std::string, int64_t> layout;  // "ranks", "tensor", "data", ...
+  std::string run = {};  // its name, which its checkpoints carry too
+  std::string version = {};
+  std::string revision = {};                     // source revision
+  std::string config = {};                       // resolved, as TOML
+  std::map<std::string, std::string> data = {};  // file -> hash
+  Machine machine = {};
+  std::map<std::string, int64_t> layout = {};  // "ranks", "tensor", "data", ...
 };
 
 std::string to_json(const RunRecord& record);
+
+// A name for a run that takes its first step with this config.
+std::string new_run_name(const std::string& config);
+// The name that run.json in this folder gives; empty where there is none.
+std::string run_name_in(const std::string& dir);
 
 // Replaces dir/run.json by one rename of a synced file: readers never see half of it, not even
 // after a power failure. Creates `dir`.

@@ -15,7 +15,7 @@ void check_mlstm(const State& state, const Shape& s, std::string_view name) {
   check_numbers(state.m, heads, name);
 }
 
-// Of a state whose parts have these shapes.
+// Checks a wide state against the shapes of its parts.
 void check_wide(ConstView wide, ConstView c, ConstView n, std::string_view name) {
   WEFT_CHECK(c.shape.dims() == 4, "{}: C {}", name, c.shape);
   check_numbers(c, c.shape.elements(), name);

@@ -1,12 +1,13 @@
 #include "launcher/app/progress.h"
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
+
+#include "core/report/console.h"
 
 namespace weft {
 namespace {
@@ -44,7 +45,7 @@ std::string percent(double share) { return fmt::format("{:>2.0f}%", 100.0 * shar
 
 int terminal_columns(std::FILE* out) {
   winsize size{};
-  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return ioctl(console::file_of(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 // Drops columns (separated by two spaces) before the last one until the text fits.
@@ -95,7 +96,7 @@ std::string step_line(const StepReport& r) {
 }
 
 Progress::Progress(std::FILE* out)
-    : Progress(out, isatty(fileno(out)) == 1, terminal_columns(out)) {}
+    : Progress(out, console::is_terminal(out), terminal_columns(out)) {}
 
 Progress::Progress(std::FILE* out, bool terminal, int columns)
     : out_(out), terminal_(terminal), columns_(columns) {}

@@ -39,10 +39,10 @@ void inspect(const FoundCheckpoint& found) {
   const ManifestSummary s = summary_of(m);
   fmt::print(
       "{}\n"
-      "step {}, {} sequences, {} updates, seed {}\n"
+      "step {}{}, {} sequences, {} updates, seed {}\n"
       "{} parameters, {} tensors in {} file(s) of {} bytes\n",
-      found.path, m.step, m.samples, m.updates, m.seed, s.parameters, s.tensors.size(),
-      m.files.size(), s.bytes);
+      found.path, m.step, m.run.empty() ? "" : " of run " + m.run, m.samples, m.updates, m.seed,
+      s.parameters, s.tensors.size(), m.files.size(), s.bytes);
   for (const auto& [name, size] : m.layout) fmt::print("  {} = {}\n", name, size);
   for (const auto& [name, t] : s.tensors) {
     fmt::print("{:60} {} {}\n", name, to_string(t.global),
@@ -63,10 +63,19 @@ Json inspect_json(const FoundCheckpoint& found) {
                        {"shape", std::vector<int64_t>(t.global.begin(), t.global.end())},
                        {"slices", t.pieces}});
   }
-  return {{"path", found.path},   {"step", m.step},     {"samples", m.samples},
-          {"updates", m.updates}, {"seed", m.seed},     {"parameters", s.parameters},
-          {"bytes", s.bytes},     {"layout", m.layout}, {"data", m.data},
-          {"files", files},       {"tensors", tensors}, {"config", m.config}};
+  return {{"path", found.path},
+          {"run", m.run},
+          {"step", m.step},
+          {"samples", m.samples},
+          {"updates", m.updates},
+          {"seed", m.seed},
+          {"parameters", s.parameters},
+          {"bytes", s.bytes},
+          {"layout", m.layout},
+          {"data", m.data},
+          {"files", files},
+          {"tensors", tensors},
+          {"config", m.config}};
 }
 
 void add_inspect(CLI::App& app) {

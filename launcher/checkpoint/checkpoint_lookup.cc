@@ -44,6 +44,12 @@ FoundCheckpoint use_checkpoint(const std::string& path, const UseCheckpoint& use
   return use_checkpoint(runtime.exec(), self, path, use);
 }
 
+void say_taken(const FoundCheckpoint& found) {
+  const Manifest& m = found.manifest;
+  fmt::print(stderr, "weft: takes step {}{} ({})\n", m.step,
+             m.run.empty() ? "" : " of run " + m.run, found.path);
+}
+
 std::vector<std::string> list_checkpoints(const std::string& path) {
   if (fs::exists(path + "/manifest.json")) return {path};
   for (const std::string& folder : {checkpoint_folder(path), path}) {

@@ -5,12 +5,13 @@
 
 #include "core/config/run_config.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/checkpoint/checkpoint_folder.h"
 
 namespace weft {
 
 // Where a run keeps its checkpoints.
 inline std::string checkpoint_folder(const std::string& run_dir) {
-  return run_dir + "/checkpoints";
+  return run_dir + "/" + kCheckpoints;
 }
 
 // The checkpoint a path means, by its manifest: a checkpoint itself, a run's folder or a folder of
@@ -21,6 +22,8 @@ FoundCheckpoint open_checkpoint(const std::string& path);
 FoundCheckpoint use_checkpoint(Exec& exec, Communicator& world, const std::string& path,
                                const UseCheckpoint& use);
 FoundCheckpoint use_checkpoint(const std::string& path, const UseCheckpoint& use);
+// Says on standard error which step of which run a command works with.
+void say_taken(const FoundCheckpoint& found);
 // All that a path means, oldest first, whole or not.
 std::vector<std::string> list_checkpoints(const std::string& path);
 

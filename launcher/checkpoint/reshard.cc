@@ -64,7 +64,7 @@ std::string reshard(const FoundCheckpoint& from, const Resharding& how,
       manifest.pieces.insert(manifest.pieces.end(), written.pieces.begin(), written.pieces.end());
     }
     write_others(beside, others, manifest);
-    return publish_checkpoint(checkpoints, manifest, 0);
+    return publish_checkpoint(checkpoints, manifest, 0).path;
   } catch (...) {
     abandon_writing(checkpoints, manifest.step);
     throw;

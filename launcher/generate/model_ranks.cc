@@ -84,6 +84,7 @@ void with_model(const ModelOptions& options, const std::function<void(ModelHere&
   const Travel travel = config.parallel.deduplicate ? Travel::kOncePerRank : Travel::kOncePerExpert;
   on_ranks(config, [&](const RankContext& ranks) {
     ModelHere here(options.checkpoint, precision, ranks.threads, ranks.mesh, travel);
+    if (here.first()) say_taken(here.found);
     body(here);
     return kExitOk;
   });

@@ -207,7 +207,7 @@ ExportReport export_model(Runtime& runtime, const std::string& asked, const std:
     throw ConfigError("{}: is not empty; name a new folder", folder);
   }
   ExportReport report;
-  use_checkpoint(asked, [&](const FoundCheckpoint& from) {
+  const FoundCheckpoint used = use_checkpoint(asked, [&](const FoundCheckpoint& from) {
     try {
       report = export_from(runtime, from, folder, options);
     } catch (...) {  // removes an incomplete folder, which would block the next export
@@ -215,6 +215,7 @@ ExportReport export_model(Runtime& runtime, const std::string& asked, const std:
       throw;
     }
   });
+  say_taken(used);
   return report;
 }
 

@@ -75,7 +75,7 @@ std::string write_checkpoint(Pool& pool, const HfFolder& from, ImportPlan& plan,
     manifest.files = written.files;
     manifest.pieces = written.pieces;
     write_others(beside, others, manifest);
-    return publish_checkpoint(checkpoints, manifest, 0);
+    return publish_checkpoint(checkpoints, manifest, 0).path;
   } catch (...) {
     abandon_writing(checkpoints, manifest.step);
     throw;

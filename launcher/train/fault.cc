@@ -4,9 +4,11 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/files/system_calls.h"
 
 namespace weft {
 namespace {
@@ -32,6 +34,10 @@ bool is_moment(std::string_view name) {
 }
 
 }  // namespace
+
+struct Fault::CallsThatFail {
+  std::optional<sys::Failing> order;
+};
 
 Fault::Fault(const std::string& spec) : spec_(spec) {
   if (spec.empty()) return;
@@ -59,10 +65,15 @@ Fault::Fault(const std::string& spec) : spec_(spec) {
 }
 
 void Fault::read_effect(std::string_view word) {
-  constexpr std::string_view kSlowUntil = "slow=";
+  constexpr std::string_view kSlowUntil = "slow=", kCall = "call=";
   if (word.starts_with(kSlowUntil) && word.size() > kSlowUntil.size()) {
     effect_ = Effect::kSlow;
     until_ = word.substr(kSlowUntil.size());
+  } else if (where_.empty() && word.starts_with(kCall)) {
+    effect_ = Effect::kFailCall;
+    call_ = word.substr(kCall.size());
+    sys::failure_from(call_);  // refuses what cannot be read
+    failing_ = std::make_shared<CallsThatFail>();
   } else if (!where_.empty()) {
     if (word != "fails") refuse();
     effect_ = Effect::kThrow;
@@ -81,7 +92,7 @@ void Fault::read_effect(std::string_view word) {
 
 void Fault::refuse() const {
   throw ConfigError(
-      "--fault {}: not RANK:STEP[:killed|stopped|hang|asked|slow=FILE], "
+      "--fault {}: not RANK:STEP[:killed|stopped|hang|asked|slow=FILE|call=CALL:ERROR], "
       "RANK:STEP:forward|backward:LAYER or RANK:STEP:MOMENT[:fails|slow=FILE] with a moment of a "
       "save (begun, written, synced, indexed, described, replacing, renamed, published, pruning)",
       spec_);
@@ -96,6 +107,7 @@ void Fault::strike(const std::function<void()>& progress) const {
   if (effect_ == Effect::kKill) std::raise(SIGKILL);
   if (effect_ == Effect::kStop) std::raise(SIGSTOP);
   while (effect_ == Effect::kHang) pause();
+  if (effect_ == Effect::kFailCall) failing_->order.emplace(sys::failure_from(call_));
   // A test that ended early has removed the folder.
   const std::filesystem::path until = until_;
   while (effect_ == Effect::kSlow && !std::filesystem::exists(until) &&

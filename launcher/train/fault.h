@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,8 @@ namespace weft {
 //   RANK:STEP:hang        never returns
 //   RANK:STEP:slow=FILE   waits until FILE exists, or its folder no longer does
 //   RANK:STEP:asked       waits until the run was asked to stop
+//   RANK:STEP:call=CALL:ERROR[:N[+]][:PATH]   from then on the N-th such system call on a path that
+//                         contains PATH fails (core/files/system_calls.h), with + all later ones
 //   RANK:STEP:forward:LAYER, RANK:STEP:backward:LAYER   throws inside the step
 //   RANK:STEP:MOMENT      ends the process at that moment of the step's save (save_moment.h)
 //   RANK:STEP:MOMENT:fails, RANK:STEP:MOMENT:slow=FILE  throws or waits there
@@ -31,7 +34,8 @@ class Fault {
   void in_save(int rank, int64_t step, SaveMoment moment, const SaveProgress& progress) const;
 
  private:
-  enum class Effect : uint8_t { kNone, kThrow, kKill, kStop, kHang, kSlow, kUntilAsked };
+  struct CallsThatFail;
+  enum class Effect : uint8_t { kNone, kThrow, kKill, kStop, kHang, kSlow, kUntilAsked, kFailCall };
   void read_effect(std::string_view word);
   bool happens(int rank, int64_t step, std::string_view where) const;
   void strike(const std::function<void()>& progress) const;
@@ -43,6 +47,8 @@ class Fault {
   std::string where_;  // "" before the step, "forward:3", "written"
   std::string until_;  // the file that ends kSlow
   Effect effect_ = Effect::kNone;
+  std::string call_;                        // that fails
+  std::shared_ptr<CallsThatFail> failing_;  // from its step on
 };
 
 }  // namespace weft

@@ -82,8 +82,7 @@ void Saves::save_now(Manifest state, const std::vector<SavedTensor>& tensors) {
   std::optional<SaveResult> result = saver_.begin(std::move(state), tensors);
   if (!result) result = saver_.finish();
   if (!result->failure.empty()) {
-    throw Error("step {} could not be saved: {}; the checkpoint before it is kept", step,
-                result->failure);
+    throw Error("step {} could not be saved: {}; {}", step, result->failure, kept());
   }
   note(result);
 }
@@ -93,11 +92,19 @@ void Saves::note(const std::optional<SaveResult>& result) {
   if (result->failure.empty()) {
     newest_ = result->path;
     voice_.record("saved " + newest_);
+    if (!result->left.empty()) {
+      voice_.warn(
+          fmt::format("saved    {}; an older one could not be removed: {}", newest_, result->left));
+    }
     return;
   }
-  voice_.warn(fmt::format("not saved  step {}: {}\n           the checkpoint before it is kept{}",
-                          result->step, result->failure,
-                          newest_.empty() ? "" : " (" + newest_ + ")"));
+  voice_.warn(
+      fmt::format("not saved  step {}: {}\n           {}", result->step, result->failure, kept()));
+}
+
+std::string Saves::kept() const {
+  if (newest_.empty()) return "there is no checkpoint of this run yet";
+  return fmt::format("the checkpoint before it is kept ({})", newest_);
 }
 
 }  // namespace weft

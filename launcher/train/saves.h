@@ -38,10 +38,13 @@ class Saves {
   // Saves and waits. Error when it fails: this was the last chance.
   void save_now(Manifest state, const std::vector<SavedTensor>& tensors);
 
-  const std::string& newest() const { return newest_; }  // published by this run
+  // The newest checkpoint there is: that which the run resumed, or one that it saved since.
+  const std::string& newest() const { return newest_; }
+  void resumed(const std::string& path) { newest_ = path; }
 
  private:
   void note(const std::optional<SaveResult>& result);
+  std::string kept() const;
 
   RunConfig run_;
   Exec& exec_;

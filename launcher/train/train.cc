@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <optional>
 
+#include <fmt/ranges.h>
+
 #include "core/base/log.h"
+#include "core/report/console.h"
 #include "core/report/metrics.h"
 #include "core/report/run_record.h"
 #include "launcher/app/abort.h"
@@ -26,6 +30,7 @@
 #include "launcher/train/step_trace.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
 #include "parallel/comm/agree.h"
+#include "parallel/watchdog/heartbeat.h"
 
 namespace weft {
 namespace {
@@ -51,7 +56,7 @@ std::map<std::string, int64_t> layout_record(const Layout& layout) {
 class TrainRun {
  public:
   TrainRun(const Config& config, const RankContext& ranks, const StopRequest& stop,
-           const Fault& fault)
+           const Fault& fault, int heartbeats)
       : config_(config),
         fault_(fault),
         stop_(stop),
@@ -71,17 +76,20 @@ class TrainRun {
                       fault_.in_save(ranks_.mesh->rank(), step, moment, progress);
                     }},
                tokenizer_file(data_.tokenizer)) {
+    if (first_) keeper_.emplace([this](auto text, auto& why) { log_lost_text(text, why); });
     check_memory(
         memory_need(config, runtime_.ledger(), trainer_.tensors_to_save(), ranks.mesh->here()),
         this_launch().local_size, available_memory());
     peak_ = sum_over(runtime_.exec(), world(),
                      peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9);
     start();
+    if (first_) clear_up(heartbeats);
     saves_.check_room(trainer_.tensors_to_save());
     if (!first_) return;
     metrics_.emplace(config.run.dir, step_ + 1, [this](const std::string& text) { tell(text); });
     keep_tokenizer(data_.tokenizer, config.run.dir);
-    write_run_record(config.run.dir, {.version = version_number(),
+    write_run_record(config.run.dir, {.run = run_,
+                                      .version = version_number(),
                                       .revision = revision_text(),
                                       .config = resolved(config),
                                       .data = data_.hashes,
@@ -134,6 +142,14 @@ class TrainRun {
   void say(const std::string& text) {
     if (first_) progress_.line(text);
   }
+  // A run does not end because nobody can read what it says.
+  void log_lost_text(std::string_view text, const std::string& first_reason) {
+    if (!first_reason.empty()) {
+      log_.warning("standard output cannot be written ({}); its lines are in this log from here on",
+                   first_reason);
+    }
+    log_.info("{}", text.substr(0, text.find_last_not_of("\r\n") + 1));
+  }
   void tell(const std::string& text) {  // also those who come later
     log_.warning("{}", text);
     say(text);
@@ -164,13 +180,26 @@ class TrainRun {
     const auto found = load_newest(runtime_.exec(), world(), {folder, damaged, tensors, loading()});
     if (!found) changes_.clear();
     if (found && first_) set_aside_after(folder, found->manifest.step);
+    if (found) saves_.resumed(found->path);
     return found;
+  }
+
+  // Removes what a job that was killed here before could not remove itself.
+  void clear_up(int heartbeats) {
+    const std::vector<std::string> saves = remove_unfinished(checkpoint_folder(config_.run.dir));
+    if (heartbeats == 0 && saves.empty()) return;
+    std::vector<std::string> what;
+    if (heartbeats > 0) what.push_back(fmt::format("{} heartbeats", heartbeats));
+    for (const std::string& name : saves) what.push_back("checkpoints/" + name);
+    tell(fmt::format("removed  what a killed job left in {}: {}", config_.run.dir,
+                     fmt::join(what, ", ")));
   }
 
   // Weights: from the newest checkpoint of this run, else from run.init, else drawn from the seed.
   void start() {
     if (const std::optional<FoundCheckpoint> found = load_own()) {
       trainer_.resume(found->manifest.updates);
+      if (!found->manifest.run.empty()) run_ = found->manifest.run;
       step_ = found->manifest.step;
       samples_ = found->manifest.samples;
       bad_steps_ = found->manifest.skipped;
@@ -192,7 +221,8 @@ class TrainRun {
   bool due(int64_t every) const { return every > 0 && step_ % every == 0; }
 
   Manifest state() const {
-    return {.step = step_,
+    return {.run = run_,
+            .step = step_,
             .samples = samples_,
             .updates = trainer_.updates(),
             .skipped = bad_steps_,
@@ -358,6 +388,7 @@ class TrainRun {
   Config config_;
   Fault fault_;
   const StopRequest& stop_;
+  std::string run_ = new_run_name(resolved(config_));
   bool first_;  // of all ranks
   RankContext ranks_;
   Runtime runtime_;
@@ -365,6 +396,7 @@ class TrainRun {
   Trainer trainer_;
   StepTrace trace_;
   Log log_;
+  std::optional<console::Keeper> keeper_;
   double peak_ =
       0;  // FLOP/s of our own 1024-cubed GEMM in this precision, all ranks: what mfu is a share of
   std::optional<MetricsWriter> metrics_;
@@ -381,13 +413,17 @@ class TrainRun {
 };
 
 int train(const Config& config, const Fault& fault) {
-  const StopRequest stop;  // heard from the start, answered at the border of a step
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes is a line that is lost, and no more
+  const StopRequest stop;         // heard from the start, answered at the border of a step
   std::unique_ptr<RunLock> lock;
+  int heartbeats = 0;  // of a job before this one
   const auto take_lock = [&](const Mesh& mesh) {
-    if (mesh.rank() == 0) lock = std::make_unique<RunLock>(config.run.dir);
+    if (mesh.rank() != 0) return;
+    lock = std::make_unique<RunLock>(config.run.dir);
+    heartbeats = remove_heartbeats(config.run.dir + "/heartbeats");
   };
   const auto body = [&](const RankContext& ranks) {
-    return TrainRun(config, ranks, stop, fault).run();
+    return TrainRun(config, ranks, stop, fault, heartbeats).run();
   };
   return on_ranks(config, body, take_lock);
 }

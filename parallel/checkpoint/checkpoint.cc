@@ -7,6 +7,7 @@
 
 #include "core/files/hash.h"
 #include "core/files/hdf5.h"
+#include "core/report/run_record.h"
 #include "parallel/checkpoint/checked_file.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
 #include "parallel/checkpoint/checkpoint_reader.h"
@@ -51,6 +52,27 @@ std::string hash_of_slice(const RegularFile& file, const Manifest::Piece& piece)
   return hash.text();
 }
 
+// A checkpoint under the name of another step, or in the folder of another run, was renamed or
+// copied there: who asks for the newest of a run must not get it.
+void check_place(const FoundCheckpoint& found) {
+  const Manifest& m = found.manifest;
+  const std::optional<int64_t> named = step_of_path(found.path);
+  if (!named) return;
+  if (*named != m.step) {
+    throw Damage("{}: holds step {}; it was renamed or copied, and can be used as {}", found.path,
+                 m.step, checkpoint_path("...", m.step));
+  }
+  const std::filesystem::path folder =
+      (std::filesystem::path(found.path) / "").lexically_normal().parent_path().parent_path();
+  const std::string own =
+      folder.filename() == kCheckpoints ? run_name_in(folder.parent_path().string()) : "";
+  if (own.empty() || m.run.empty() || own == m.run) return;
+  throw Damage(
+      "{}: is of run {}, and the folder belongs to run {} (run.json); it was copied there, and can "
+      "be used from a folder of its own",
+      found.path, m.run, own);
+}
+
 }  // namespace
 
 std::string damage_of(const std::function<void()>& use) {
@@ -73,7 +95,9 @@ FoundCheckpoint read_checkpoint(const std::string& path) {
   const RegularFile file(name, RegularFile::Links::kRefuse);
   if (file.size() > kMaxManifest)
     throw Damage("{}: has {} bytes, no manifest does", name, file.size());
-  return {path, manifest_from_json(content_of(file), name)};
+  FoundCheckpoint found{path, manifest_from_json(content_of(file), name)};
+  check_place(found);
+  return found;
 }
 
 FoundCheckpoint verify_checkpoint(const std::string& path) {

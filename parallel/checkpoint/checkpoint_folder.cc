@@ -1,18 +1,18 @@
 #include "parallel/checkpoint/checkpoint_folder.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
 
 #include "core/files/hdf5.h"
 #include "core/files/new_file.h"
+#include "core/files/system_calls.h"
 #include "parallel/checkpoint/checked_file.h"
 
 namespace weft {
@@ -71,17 +71,6 @@ Steps published_steps(const std::string& folder) {
   return steps;
 }
 
-void remove_unfinished(const std::string& folder) {
-  std::error_code ignored;
-  for (const std::string_view left : {kWriting, kRemoving}) {
-    for (const auto& [step, path] : steps_with(folder, left)) fs::remove_all(path, ignored);
-  }
-  const Steps published = steps_with(folder, "");
-  for (const auto& [step, path] : steps_with(folder, kReplaced)) {
-    if (published.contains(step)) fs::remove_all(path, ignored);
-  }
-}
-
 void write_index(const std::string& folder, Manifest& manifest) {
   std::map<std::string, VirtualDataset> tensors;
   for (const Manifest::Piece& p : manifest.pieces) {
@@ -98,10 +87,11 @@ void write_index(const std::string& folder, Manifest& manifest) {
 }
 
 void write_manifest(const std::string& folder, const Manifest& manifest) {
-  const std::string text = to_json(manifest);
-  NewFile file(folder + "/" + kManifestName);
-  file.write(text.data(), static_cast<int64_t>(text.size()));
-  file.finish();  // with the names of all files in the folder
+  write_checked(folder + "/" + kManifestName, to_json(manifest));  // syncs all names in the folder
+}
+
+[[noreturn]] void cannot_be_named(const std::string& path) {
+  throw Error("{}: the checkpoint cannot get this name: {}", path, std::strerror(errno));
 }
 
 // One rename. Where there is one of this step already, the two change places, so that at every
@@ -109,17 +99,17 @@ void write_manifest(const std::string& folder, const Manifest& manifest) {
 // none.
 std::string rename_into_place(const std::string& folder, int64_t step, const SaveHook& at) {
   const std::string beside = writing_path(folder, step), target = checkpoint_path(folder, step);
-  if (renameat2(AT_FDCWD, beside.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    return beside;
-  }
+  if (sys::exchange(beside.c_str(), target.c_str()) == 0) return beside;
+  const bool impossible = errno == ENOENT || errno == EINVAL || errno == ENOSYS;
+  if (!impossible) cannot_be_named(target);
   std::string replaced;
   if (fs::exists(target)) {  // a file system without that call
     replaced = folder + "/" + std::string(kReplaced) + step_name(step);
     fs::remove_all(replaced);
-    fs::rename(target, replaced);
+    if (sys::rename(target.c_str(), replaced.c_str()) != 0) cannot_be_named(replaced);
     reach(at, step, SaveMoment::kReplacing);
   }
-  fs::rename(beside, target);
+  if (sys::rename(beside.c_str(), target.c_str()) != 0) cannot_be_named(target);
   return replaced;
 }
 
@@ -131,7 +121,10 @@ void prune(const std::string& folder, int64_t newest, int64_t keep, const SaveHo
   for (; keep > 0 && std::ssize(steps) > keep; steps.erase(steps.begin())) {
     hidden.push_back(folder + "/" + std::string(kRemoving) + step_name(steps.begin()->first));
     fs::remove_all(hidden.back());
-    fs::rename(steps.begin()->second, hidden.back());
+    const std::string& old = steps.begin()->second;
+    if (sys::rename(old.c_str(), hidden.back().c_str()) != 0) {
+      throw Error("{}: cannot be renamed: {}", old, std::strerror(errno));
+    }
   }
   if (!hidden.empty()) sync_path(folder);
   for (const std::string& path : hidden) {
@@ -158,12 +151,33 @@ void make_folder(const std::string& folder) {
 
 }  // namespace
 
+std::optional<int64_t> step_of_path(const std::string& path) {
+  return step_in((fs::path(path) / "").lexically_normal().parent_path().filename().string(), "");
+}
+
 std::string checkpoint_path(const std::string& folder, int64_t step) {
   return folder + "/" + step_name(step);
 }
 
 std::string writing_path(const std::string& folder, int64_t step) {
   return folder + "/" + std::string(kWriting) + step_name(step);
+}
+
+std::vector<std::string> remove_unfinished(const std::string& folder) {
+  std::vector<std::string> left, removed;
+  for (const std::string_view kind : {kWriting, kRemoving}) {
+    for (const auto& [step, path] : steps_with(folder, kind)) left.push_back(path);
+  }
+  const Steps published = steps_with(folder, "");
+  for (const auto& [step, path] : steps_with(folder, kReplaced)) {
+    if (published.contains(step)) left.push_back(path);
+  }
+  for (const std::string& path : left) {
+    std::error_code failure;
+    fs::remove_all(path, failure);
+    if (!failure) removed.push_back(fs::path(path).filename().string());
+  }
+  return removed;
 }
 
 std::string rank_file(int rank) { return fmt::format("rank-{:05}.h5", rank); }
@@ -178,7 +192,10 @@ int64_t room_for(const std::string& folder) {
   fs::path place = fs::absolute(folder);
   while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
   struct statvfs disk {};
-  if (statvfs(place.c_str(), &disk) != 0) return std::numeric_limits<int64_t>::max();
+  if (sys::room(place.c_str(), &disk) != 0) {
+    throw Error("{}: the disk does not say what room it has: {}", place.string(),
+                std::strerror(errno));
+  }
   return static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
 }
 
@@ -203,8 +220,8 @@ void abandon_writing(const std::string& folder, int64_t step) {
   fs::remove_all(writing_path(folder, step), ignored);
 }
 
-std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep,
-                               const SaveHook& at) {
+Published publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep,
+                             const SaveHook& at) {
   const std::string beside = writing_path(folder, manifest.step);
   write_index(beside, manifest);
   reach(at, manifest.step, SaveMoment::kIndexed);
@@ -214,9 +231,14 @@ std::string publish_checkpoint(const std::string& folder, Manifest manifest, int
   reach(at, manifest.step, SaveMoment::kRenamed);
   sync_path(folder);
   reach(at, manifest.step, SaveMoment::kPublished);
-  if (!replaced.empty()) fs::remove_all(replaced);
-  prune(folder, manifest.step, keep, at);
-  return checkpoint_path(folder, manifest.step);
+  Published published{checkpoint_path(folder, manifest.step), ""};
+  try {
+    if (!replaced.empty()) fs::remove_all(replaced);
+    prune(folder, manifest.step, keep, at);
+  } catch (const std::exception& e) {
+    published.left = e.what();
+  }
+  return published;
 }
 
 void set_aside_after(const std::string& folder, int64_t step) {

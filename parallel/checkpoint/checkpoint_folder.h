@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,15 @@
 // before it loses a file. Other names, such as step-000000500-keep, are the user's.
 namespace weft {
 
+inline constexpr const char* kCheckpoints = "checkpoints";  // the folder itself, in that of a run
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kIndexName = "index.h5";
 
 // Room for what stands beside the tensors: HDF5's own, manifest, index.
 inline constexpr int64_t kCheckpointExtra = 16 << 20;
 
+// The step that a published checkpoint of this path is named by; nothing for a user's own name.
+std::optional<int64_t> step_of_path(const std::string& path);
 std::string checkpoint_path(const std::string& folder, int64_t step);
 std::string writing_path(const std::string& folder, int64_t step);
 std::string rank_file(int rank);  // "rank-00003.h5"
@@ -36,7 +40,11 @@ std::string rank_file(int rank);  // "rank-00003.h5"
 std::vector<std::string> published_checkpoints(const std::string& folder);
 
 // Bytes that the disk of a folder (or of the nearest folder above that exists) has left for us.
+// Error where the disk does not say.
 int64_t room_for(const std::string& folder);
+
+// Removes what saves that were killed left behind. Their names, as far as they could be removed.
+std::vector<std::string> remove_unfinished(const std::string& folder);
 
 // Makes the folder that all ranks write into. What earlier saves left unfinished is removed. Error,
 // with the sizes, when the disk has no room for `bytes`.
@@ -45,9 +53,13 @@ std::string begin_writing(const std::string& folder, int64_t step, int64_t bytes
 void abandon_writing(const std::string& folder, int64_t step);
 
 // Index, manifest and the rename; afterwards all but the newest `keep` up to this step go (0:
-// none).
-std::string publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep,
-                               const SaveHook& at = {});
+// none). Error when the checkpoint could not be published.
+struct Published {
+  std::string path;
+  std::string left;  // why something that is no longer needed could not be removed
+};
+Published publish_checkpoint(const std::string& folder, Manifest manifest, int64_t keep,
+                             const SaveHook& at = {});
 
 // Checkpoints after `step`, which could not be used, become damaged-step-N.
 void set_aside_after(const std::string& folder, int64_t step);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "core/host_access.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
@@ -133,6 +134,7 @@ std::optional<SaveResult> CheckpointSaver::advance(std::span<const int64_t> word
   if (!result.failure.empty() || phase_ == Phase::kPublishing) {
     tensors_.clear();
     phase_ = Phase::kIdle;
+    result.left = std::exchange(left_, "");
     return result;
   }
   phase_ = Phase::kPublishing;
@@ -141,7 +143,7 @@ std::optional<SaveResult> CheckpointSaver::advance(std::span<const int64_t> word
       const std::string beside = writing_path(options_.folder, state_.step);
       collect_parts(beside, ranks, state_);
       write_others(beside, options_.others, state_);
-      publish_checkpoint(options_.folder, state_, options_.keep, options_.at);
+      left_ = publish_checkpoint(options_.folder, state_, options_.keep, options_.at).left;
     });
   }
   return std::nullopt;

@@ -15,8 +15,9 @@ namespace weft {
 // What became of a save; the same on all ranks.
 struct SaveResult {
   int64_t step = 0;
-  std::string path;     // the published checkpoint
-  std::string failure;  // why there is none; what was published before is still there
+  std::string path;       // the published checkpoint
+  std::string failure;    // why there is none; what was published before is still there
+  std::string left = {};  // on rank 0: why an older one could not be removed
 };
 
 // Saves checkpoints together with the other ranks, while training goes on.
@@ -63,6 +64,7 @@ class CheckpointSaver {
   Options options_;
   Phase phase_ = Phase::kIdle;
   Manifest state_;                     // of the save under way
+  std::string left_;                   // of the publication
   std::vector<SavedTensor> tensors_;   // what it writes
   Arena copy_;                         // the memory behind them; kept for the next save
   std::atomic<int64_t> progress_ = 0;  // grows while the job gets on

@@ -55,12 +55,6 @@ void fill_pieces(PartFile& file, const std::vector<SavedTensor>& tensors, const 
 
 std::string part_file(int rank) { return rank_file(rank) + ".part"; }
 
-void write_text(const std::string& path, const std::string& text) {
-  NewFile file(path);
-  file.write(text.data(), static_cast<int64_t>(text.size()));
-  file.finish();
-}
-
 }  // namespace
 
 Manifest write_part(const std::string& folder, int rank, int64_t step,
@@ -83,7 +77,7 @@ Manifest write_part(const std::string& folder, int rank, int64_t step,
 void write_described_part(const std::string& folder, int rank, int64_t step,
                           const std::vector<SavedTensor>& tensors, const WriteHooks& hooks) {
   const std::string text = parts_to_text(write_part(folder, rank, step, tensors, hooks));
-  write_text(folder + "/" + part_file(rank), text);
+  write_checked(folder + "/" + part_file(rank), text);
   reach(hooks.at, step, SaveMoment::kSynced);
 }
 
@@ -98,7 +92,7 @@ void collect_parts(const std::string& folder, int ranks, Manifest& manifest) {
 void write_others(const std::string& folder, const OtherFiles& others, Manifest& manifest) {
   manifest.others.clear();
   for (const auto& [name, content] : others) {
-    write_text(folder + "/" + name, content);
+    write_checked(folder + "/" + name, content);
     manifest.others.push_back(describe_file(folder, name));
   }
 }

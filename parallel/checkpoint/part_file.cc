@@ -1,7 +1,6 @@
 #include "parallel/checkpoint/part_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "core/files/hash.h"
+#include "core/files/system_calls.h"
 
 namespace weft {
 namespace {
@@ -32,13 +32,13 @@ PartFile::PartFile(const std::string& path, std::vector<Manifest::Piece>& pieces
   std::sort(order_.begin(), order_.end(),
             [&](size_t a, size_t b) { return pieces_[a].position < pieces_[b].position; });
   ready_ = order_.empty() ? file_.size() : pieces_[order_[0]].position;
-  fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  fd_ = sys::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd_ < 0) fail("opened");
   // Asks for all the room at once: a disk without it says so before anything is written.
-  if (file_.size() > 0 && fallocate(fd_, 0, 0, file_.size()) != 0 && errno != EOPNOTSUPP &&
+  if (file_.size() > 0 && sys::allocate(fd_, file_.size()) != 0 && errno != EOPNOTSUPP &&
       errno != ENOSYS) {
     const int why = errno;
-    close(fd_);
+    sys::close(fd_);
     errno = why;
     fail("given its room");
   }
@@ -58,7 +58,7 @@ PartFile::~PartFile() {
   }
   more_.notify_all();
   if (follower_.joinable()) follower_.join();
-  if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) sys::close(fd_);
 }
 
 void PartFile::fail(const char* what) const {
@@ -80,13 +80,7 @@ void PartFile::write(size_t piece, const std::byte* data) {
 }
 
 void PartFile::write_block(int64_t position, const std::byte* data, int64_t bytes) {
-  for (int64_t left = bytes; left > 0;) {
-    const ssize_t done =
-        pwrite(fd_, data + bytes - left, static_cast<size_t>(left), position + bytes - left);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) fail("written");
-    left -= done;
-  }
+  if (!sys::pwrite_all(fd_, data, static_cast<size_t>(bytes), position)) fail("written");
   // Hints: errors show in fsync.
   const int64_t end = position + bytes;
   if (position < hinted_) hinted_ = position;  // pieces that are not in the order of the file
@@ -148,10 +142,10 @@ void PartFile::follow() {
 }
 
 Manifest::File PartFile::finish() {
-  if (fsync(fd_) != 0) fail("synced to the disk");
+  if (sys::sync(fd_) != 0) fail("synced to the disk");
   follower_.join();
   if (failure_) std::rethrow_exception(failure_);
-  if (close(std::exchange(fd_, -1)) != 0) fail("closed");
+  if (sys::close(std::exchange(fd_, -1)) != 0) fail("closed");
   for (const size_t i : order_) {
     if (found_[i] != pieces_[i].hash) {
       throw Error("{}: reads back other bytes than were written ({})", file_.path(),

@@ -22,12 +22,14 @@ std::string to_text(const Heartbeat& h) {
       "rank {}\n"
       "coordinates {}\n"
       "host {}\n"
+      "addresses {:.200}\n"
       "pid {}\n"
       "place {}\n"
       "call {}\n"
       "seconds {:.3f}\n"
-      "stack {:.1500}\n",
-      h.beat, h.rank, h.coordinates, h.host, h.pid, h.place, h.call, h.seconds, h.stack);
+      "stack {:.1300}\n",
+      h.beat, h.rank, h.coordinates, h.host, h.addresses, h.pid, h.place, h.call, h.seconds,
+      h.stack);
   // The beat again at the end: a reader that meets a half-written file sees two numbers.
   const std::string end = fmt::format("end {}\n", h.beat);
   text.resize(kFile - end.size(), '\n');
@@ -46,6 +48,17 @@ std::string this_host() {
   return name;
 }
 
+int remove_heartbeats(const std::string& folder) {
+  int removed = 0;
+  std::error_code none;
+  for (std::filesystem::directory_iterator file(folder, none), end; !none && file != end;
+       file.increment(none)) {
+    std::error_code failure;
+    if (std::filesystem::remove(file->path(), failure)) ++removed;
+  }
+  return removed;
+}
+
 std::optional<Heartbeat> read_heartbeat(const std::string& folder, int rank) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     std::ifstream file(heartbeat_path(folder, rank));
@@ -60,6 +73,7 @@ std::optional<Heartbeat> read_heartbeat(const std::string& folder, int rank) {
                      .beat = std::atoll(values["beat"].c_str()),
                      .coordinates = values["coordinates"],
                      .host = values["host"],
+                     .addresses = values["addresses"],
                      .pid = std::atoll(values["pid"].c_str()),
                      .place = values["place"],
                      .call = values["call"],

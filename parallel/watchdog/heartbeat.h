@@ -13,6 +13,7 @@ struct Heartbeat {
   int64_t beat = 0;         // grows with each; one that stands still is a rank that does
   std::string coordinates;  // "pipe 0, data 1, sequence 0, tensor 0"
   std::string host;
+  std::string addresses = {};  // where its node answers (parallel/watchdog/node_port.h)
   int64_t pid = 0;
   std::string place;   // "step 3, backward of layer 7"
   std::string call;    // "all_reduce over data"; empty: computes
@@ -22,6 +23,9 @@ struct Heartbeat {
 
 std::string heartbeat_path(const std::string& folder, int rank);
 std::string this_host();
+
+// Removes files that ranks of a job that was killed left in the folder. How many.
+int remove_heartbeats(const std::string& folder);
 
 // Nothing where there is no file, or only half of one.
 std::optional<Heartbeat> read_heartbeat(const std::string& folder, int rank);

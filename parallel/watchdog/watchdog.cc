@@ -31,6 +31,8 @@ std::string from(const Heartbeat& h) {
   return h.stack.empty() ? "" : fmt::format(", called from {}", h.stack);
 }
 
+std::string where_of(const Heartbeat& h) { return fmt::format("{}, {}", h.call, h.place); }
+
 // The later, the less it can be the others' fault.
 enum class State : uint8_t { kWaits, kComputes, kSilent, kNeverSeen };
 
@@ -59,7 +61,21 @@ bool somebody_gets_on(const std::vector<RankSight>& sights, double seconds) {
   });
 }
 
-std::string waiting_report(int me, const std::vector<RankSight>& sights, double silent_after) {
+std::vector<std::string> nodes_out_of_reach(int me, const std::vector<RankSight>& sights) {
+  std::map<std::string, std::string> addresses;  // by node
+  const std::string& mine = sights[static_cast<size_t>(me)].last.host;
+  for (const RankSight& s : sights) {
+    if (s.seen && s.last.host != mine) addresses.emplace(s.last.host, s.last.addresses);
+  }
+  std::vector<std::string> out;
+  for (const auto& [node, places] : addresses) {
+    if (out.size() < kNamed && !answers(places)) out.push_back(node);
+  }
+  return out;
+}
+
+std::string waiting_report(int me, const std::vector<RankSight>& sights, double silent_after,
+                           const std::vector<std::string>& out_of_reach) {
   const Heartbeat& mine = sights[static_cast<size_t>(me)].last;
   std::string text = fmt::format("{} has waited {:.1f} s in {}, {}{}", who(mine), mine.seconds,
                                  mine.call, mine.place, from(mine));
@@ -70,16 +86,28 @@ std::string waiting_report(int me, const std::vector<RankSight>& sights, double 
     if (state != State::kWaits)
       suspects.emplace_back(state, &s);
     else if (s.rank != me)
-      waiting[fmt::format("{}, {}", s.last.call, s.last.place)].push_back(s.rank);
+      waiting[where_of(s.last)].push_back(s.rank);
   }
   std::stable_sort(suspects.begin(), suspects.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second->last.seconds > b.second->last.seconds;
   });
-  if (suspects.empty()) {
+  for (const std::string& node : out_of_reach) {
+    text +=
+        fmt::format("\n  node {} does not answer {}: it has crashed, or the network to it is cut",
+                    node, mine.host);
+  }
+  const bool same_call = waiting.size() == 1 && waiting.begin()->first == where_of(mine);
+  if (suspects.empty() && same_call) {
+    if (out_of_reach.empty()) {
+      text +=
+          "\n  all ranks wait in the same call: what they send each other does not arrive, or one "
+          "of them has made a call more, which run.check_collectives=true finds";
+    }
+  } else if (suspects.empty() && out_of_reach.empty()) {
     text +=
         "\n  all ranks wait: they disagree about what to call. run.check_collectives=true stops "
         "at the first such call with both sides";
-  } else {
+  } else if (!suspects.empty()) {
     text += fmt::format(
         "\n  {} not waiting, which the others wait for:",
         suspects.size() == 1 ? "one rank is" : fmt::format("{} ranks are", suspects.size()));
@@ -112,6 +140,7 @@ Watchdog::Watchdog(const WatchdogOptions& options, const Rank& rank, const Activ
            .beat = 0,
            .coordinates = rank.coordinates,
            .host = this_host(),
+           .addresses = port_of_node_.addresses(),
            .pid = getpid(),
            .place = {},
            .call = {},
@@ -201,7 +230,8 @@ void Watchdog::judge(const Activity::Now& now) {
   if (over && !mine) yields_ = now.seconds < over_at_ + kPatience;
   if (over ? yields_ : !mine || now.seconds < say_at_) return;
   say_at_ = 2 * now.seconds;
-  std::string text = waiting_report(rank_.rank, known, silent_after(interval_.count()));
+  std::string text = waiting_report(rank_.rank, known, silent_after(interval_.count()),
+                                    nodes_out_of_reach(rank_.rank, known));
   if (!over) return say_(text);
   say_(text + fmt::format("\n  longer than run.watchdog_seconds = {:g}: all ranks are ended",
                           options_.limit));

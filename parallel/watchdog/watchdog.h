@@ -11,6 +11,7 @@
 
 #include "parallel/watchdog/activity.h"
 #include "parallel/watchdog/heartbeat.h"
+#include "parallel/watchdog/node_port.h"
 
 namespace weft {
 
@@ -32,8 +33,12 @@ struct RankSight {
 // checkpoint to a slow disk takes long, and block by block it gets on.
 bool somebody_gets_on(const std::vector<RankSight>& sights, double seconds);
 
+// Nodes of these ranks, other than that of rank `me`, that the network does not reach.
+std::vector<std::string> nodes_out_of_reach(int me, const std::vector<RankSight>& sights);
+
 // Who waits where and for whom, for people. `sights`: all ranks, by rank; `me` is one that waits.
-std::string waiting_report(int me, const std::vector<RankSight>& sights, double silent_after);
+std::string waiting_report(int me, const std::vector<RankSight>& sights, double silent_after,
+                           const std::vector<std::string>& out_of_reach = {});
 
 // Watches the thread that made it. A thread of its own writes this rank's heartbeat, and, when the
 // rank has waited long in one call, reads those of the others, says which rank is missing or slow
@@ -69,6 +74,7 @@ class Watchdog {
   const std::function<void()> give_up_;
   const pthread_t watched_ = pthread_self();
   const std::chrono::duration<double> interval_;
+  const NodePort port_of_node_;
   HeartbeatFile file_;
   Heartbeat mine_;
   std::vector<Sight> sights_;
