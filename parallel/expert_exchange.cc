@@ -84,21 +84,17 @@ Tensor returning_rows(Exec& exec, const ExpertPlaces& places, const std::vector<
   return out;
 }
 
-// Tells every rank how many rows and pairs come from here.
-ExpertExchange::Traffic tell_traffic(Exec& exec, Communicator& ranks,
-                                     const ExpertExchange::Traffic& sent) {
-  const int size = ranks.size();
-  const std::vector<int64_t> one(static_cast<size_t>(size), 1);
-  const Tensor out = exec.empty({size, 2}, DType::kI64), in = exec.empty({size, 2}, DType::kI64);
-  for (int r = 0; r < size; ++r) {
-    host<int64_t>(out)[2 * r] = sent.rows[static_cast<size_t>(r)];
-    host<int64_t>(out)[2 * r + 1] = sent.pairs[static_cast<size_t>(r)];
+// How many rows and pairs every rank sends here.
+ExpertExchange::Traffic exchange_traffic(HostGroup& ranks, const ExpertExchange::Traffic& sent) {
+  std::vector<int64_t> to_each;
+  for (size_t r = 0; r < sent.rows.size(); ++r) {
+    to_each.insert(to_each.end(), {sent.rows[r], sent.pairs[r]});
   }
-  ranks.all_to_all_v(exec, out, one, in, one);
+  const std::vector<int64_t> from_each = ranks.exchange(to_each);
   ExpertExchange::Traffic received;
-  for (int r = 0; r < size; ++r) {
-    received.rows.push_back(host<int64_t>(in)[2 * r]);
-    received.pairs.push_back(host<int64_t>(in)[2 * r + 1]);
+  for (size_t r = 0; r < sent.rows.size(); ++r) {
+    received.rows.push_back(from_each[2 * r]);
+    received.pairs.push_back(from_each[2 * r + 1]);
   }
   return received;
 }
@@ -173,7 +169,7 @@ ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces
   exchange.pair = joined(exec, places, loads, &Load::pair);
   exchange.back.token = joined(exec, places, loads, &Load::token);
   exchange.back.row = returning_rows(exec, places, loads, index.shape());
-  exchange.received = tell_traffic(exec, ranks, exchange.sent);
+  exchange.received = exchange_traffic(ranks.hosts(), exchange.sent);
 
   const Tensor out =
       joined(exec, places, loads, &Load::words).reshaped({sum(exchange.sent.pairs), 2});

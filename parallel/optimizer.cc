@@ -7,9 +7,9 @@
 #include <map>
 #include <utility>
 
+#include "core/memory/host_table.h"
 #include "kernels/model/adamw.h"
 #include "kernels/rows/reductions.h"
-#include "parallel/comm/agree.h"
 
 namespace weft {
 namespace {
@@ -114,7 +114,7 @@ double Optimizer::gradient_norm(Exec& exec, std::vector<int64_t>& words) const {
   const auto own = static_cast<std::ptrdiff_t>(words.size());
   std::vector<int64_t> packed = std::move(words);
   for (const double sum : mine) packed.push_back(std::bit_cast<int64_t>(sum));
-  const std::vector<int64_t> all = gather_numbers(exec, mesh_->world(), packed);
+  const std::vector<int64_t> all = mesh_->hosts().gather(packed);
   words.clear();
   for (auto rank = all.begin(); rank < all.end(); rank += std::ssize(packed)) {
     words.insert(words.end(), rank, rank + own);

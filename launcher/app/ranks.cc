@@ -38,13 +38,13 @@ int run_body(const Config& config, World& world, std::shared_ptr<const Mesh> mes
              const BeforeFiles& before_files) {
   if (before_files) {
     before_files(*mesh);
-    mesh->world().barrier();
+    mesh->hosts().barrier();
   }
   const auto watchdog = make_watchdog(config, *mesh);
   const int threads = config.train.threads > 0 ? config.train.threads : world.threads();
   const int code = body({world, mesh, threads});
   // mpirun kills all ranks at the first exit code other than 0: all writing must be over by then.
-  mesh->world().barrier();
+  mesh->hosts().barrier();
   return code;
 }
 

@@ -160,7 +160,7 @@ nlohmann::json rates(const char* what, int64_t bytes, const Times& times) {
 
 void run(const BenchCheckpointOptions& o) {
   Runtime runtime(0);
-  SelfComm self;
+  SelfHosts self;
   const BenchFolder folder(o.dir);
   const std::vector<SavedTensor> tensors = some_tensors(runtime.exec(), o.bytes);
   const std::string plain = folder.path + "/dd", checkpoints = folder.path + "/checkpoints";
@@ -169,9 +169,8 @@ void run(const BenchCheckpointOptions& o) {
   const auto save = [&] { save_checkpoint(checkpoints, {.step = 1}, tensors, 1); };
   const auto dd_write = [&] { dd({"if=" + bytes.path(), "bs=1M", "conv=fsync", "of=" + plain}); };
   const auto load = [&] {
-    load_newest(runtime.exec(), self,
-                {checkpoints, [](const std::string& what) { throw Error("{}", what); },
-                 [&](const FoundCheckpoint&) { return tensors; }});
+    load_newest(self, {checkpoints, [](const std::string& what) { throw Error("{}", what); },
+                       [&](const FoundCheckpoint&) { return tensors; }});
   };
   const auto dd_read = [&] { dd({"bs=1M", "of=/dev/null", "if=" + file}); };
   const auto clear = [&] {

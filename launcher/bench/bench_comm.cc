@@ -9,7 +9,6 @@
 #include "launcher/app/measure.h"
 #include "launcher/app/progress.h"
 #include "launcher/app/runtime.h"
-#include "parallel/comm/agree.h"
 #include "parallel/comm/world.h"
 #include "parallel/layout/layout.h"
 
@@ -92,31 +91,29 @@ constexpr std::array<Rivals, 3> kRivals = {
      {"two_exchanges", &CommCase::one_exchange, &CommCase::two_exchanges, 8 << 20}}};
 
 // Seconds of the slowest rank, for which a step waits.
-double slowest(Communicator& comm, Exec& exec, CommCase& on, Call call) {
+double slowest(Communicator& comm, CommCase& on, Call call) {
   on.renew();
-  comm.barrier();
+  comm.hosts().barrier();
   const double mine = seconds_of([&] { (on.*call)(); });
-  const std::vector<double> all = gather_numbers(exec, comm, std::span<const double>(&mine, 1));
+  const std::vector<double> all = comm.hosts().gather(std::span<const double>(&mine, 1));
   return *std::max_element(all.begin(), all.end());
 }
 
-Quartiles measure_call(Communicator& comm, Exec& exec, CommCase& on, Call call, int repetitions) {
+Quartiles measure_call(Communicator& comm, CommCase& on, Call call, int repetitions) {
   (on.*call)();
   std::vector<double> seconds;
-  for (int i = 0; i < repetitions; ++i) seconds.push_back(slowest(comm, exec, on, call));
+  for (int i = 0; i < repetitions; ++i) seconds.push_back(slowest(comm, on, call));
   return quartiles(std::move(seconds));
 }
 
 // In pairs A-B-B-A, so that other load of the machine affects both equally.
-Quartiles compare(Communicator& comm, Exec& exec, CommCase& on, const Rivals& rivals, int pairs) {
+Quartiles compare(Communicator& comm, CommCase& on, const Rivals& rivals, int pairs) {
   (on.*rivals.ours)();
   (on.*rivals.theirs)();
   std::vector<double> ratios;
   for (int i = 0; i < pairs; ++i) {
-    const double a1 = slowest(comm, exec, on, rivals.ours),
-                 b1 = slowest(comm, exec, on, rivals.theirs),
-                 b2 = slowest(comm, exec, on, rivals.theirs),
-                 a2 = slowest(comm, exec, on, rivals.ours);
+    const double a1 = slowest(comm, on, rivals.ours), b1 = slowest(comm, on, rivals.theirs),
+                 b2 = slowest(comm, on, rivals.theirs), a2 = slowest(comm, on, rivals.ours);
     ratios.push_back((b1 + b2) / (a1 + a2));
   }
   return quartiles(std::move(ratios));
@@ -129,7 +126,7 @@ nlohmann::json measure_size(Communicator& comm, Exec& exec, int64_t bytes, int r
   nlohmann::json row = {{"bytes", bytes}};
   std::string line = fmt::format("{:>8}", format_bytes(bytes));
   for (const auto& [name, call] : kCalls) {
-    const Quartiles time = measure_call(comm, exec, on, call, repetitions);
+    const Quartiles time = measure_call(comm, on, call, repetitions);
     line += fmt::format("  {} {:.2f} ({:.0f})", name,
                         static_cast<double>(bytes) / time.median / 1e9, time.median * 1e6);
     row[name] = milliseconds(time);
@@ -137,7 +134,7 @@ nlohmann::json measure_size(Communicator& comm, Exec& exec, int64_t bytes, int r
   if (on.has_ways()) line += "  |";
   for (const Rivals& rivals : kRivals) {
     if (!on.has_ways() || bytes > rivals.largest) continue;
-    const Quartiles ratio = compare(comm, exec, on, rivals, repetitions);
+    const Quartiles ratio = compare(comm, on, rivals, repetitions);
     line += fmt::format("  {} {:.2f}", rivals.name, ratio.median);
     row["over_ours"][rivals.name] = to_json(ratio);
   }

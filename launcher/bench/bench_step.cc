@@ -17,7 +17,6 @@
 #include "launcher/app/progress.h"
 #include "launcher/app/ranks.h"
 #include "launcher/train/trainer.h"
-#include "parallel/comm/agree.h"
 #include "parallel/schedule_check.h"
 
 namespace weft {
@@ -139,13 +138,13 @@ struct Talk {
   }
 };
 
-Talk talk_of(Exec& exec, const Mesh& mesh, int steps, double seconds) {
+Talk talk_of(const Mesh& mesh, int steps, double seconds) {
   Talk talk{.share = mesh.tally().seconds() / seconds};
   std::string mine;  // ranks may have used different axes
   for (const auto& [axis, bytes] : mesh.tally().bytes_by_axis()) {
     mine += fmt::format("{} {} {}\n", axis, bytes, mesh.tally().of_axis(axis).seconds / steps);
   }
-  for (const std::string& text : gather_texts(exec, mesh.world(), mine)) {
+  for (const std::string& text : mesh.hosts().gather_texts(mine)) {
     std::istringstream lines(text);
     std::string axis;
     int64_t bytes = 0;
@@ -165,9 +164,9 @@ struct Bubble {
   double measured = 0, predicted = 0;  // predicted: for equal stages
 };
 
-Bubble bubble_of(Exec& exec, const Config& config, const Mesh& mesh, const PipeTimes& times) {
+Bubble bubble_of(const Config& config, const Mesh& mesh, const PipeTimes& times) {
   const double mine[] = {times.busy, times.whole};
-  const std::vector<double> all = gather_numbers(exec, mesh.world(), mine);
+  const std::vector<double> all = mesh.hosts().gather(mine);
   double busiest = 0, whole = 0;
   for (size_t r = 0; r < all.size(); r += 2) {
     busiest = std::max(busiest, all[r]);
@@ -215,7 +214,7 @@ struct Versus {
   bool same_losses = true;  // to the last bit
 };
 
-Versus compare(Communicator& world, Stepper& ours, Stepper& theirs, int pairs) {
+Versus compare(HostGroup& world, Stepper& ours, Stepper& theirs, int pairs) {
   const auto timed = [&](Stepper& stepper) {
     return [&] {
       world.barrier();
@@ -328,10 +327,10 @@ int run_on_rank(const BenchStepOptions& o, const Config& config, const std::opti
   const TokenSource source(config, o.from, o.warmup + (other ? 3 : 1) * o.steps);
   Runtime runtime(o.threads > 0 ? o.threads : ranks.threads);
   Exec& exec = runtime.exec();
-  Communicator& world = ranks.mesh->world();
+  HostGroup& world = ranks.mesh->hosts();
   const auto peak = [&] {
     world.barrier();
-    return sum_over(exec, world, peak_gflops(exec.threads, compute_type(config.train)));
+    return world.sum(peak_gflops(exec.threads, compute_type(config.train)));
   };
   const double peak_before = peak();
   const int64_t resident_before = peak_resident_bytes();
@@ -343,8 +342,8 @@ int run_on_rank(const BenchStepOptions& o, const Config& config, const std::opti
   const Quartiles time = measure(o.steps, [&] { ours.step(); });
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const Talk talk = talk_of(exec, *ranks.mesh, o.steps, seconds);
-  const Bubble bubble = bubble_of(exec, config, *ranks.mesh, trainer.pipe_times());
+  const Talk talk = talk_of(*ranks.mesh, o.steps, seconds);
+  const Bubble bubble = bubble_of(config, *ranks.mesh, trainer.pipe_times());
   const double peak_after = peak();
   const int64_t resident_peak = peak_resident_bytes();
   std::optional<Versus> versus;

@@ -8,9 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "launcher/app/runtime.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
-#include "parallel/comm/self_comm.h"
 
 namespace weft {
 namespace {
@@ -27,7 +25,7 @@ FoundCheckpoint open_checkpoint(const std::string& path) {
   return use_checkpoint(path, [](const FoundCheckpoint&) {});
 }
 
-FoundCheckpoint use_checkpoint(Exec& exec, Communicator& world, const std::string& path,
+FoundCheckpoint use_checkpoint(HostGroup& world, const std::string& path,
                                const UseCheckpoint& use) {
   const std::vector<std::string> found = list_checkpoints(path);
   if (found == std::vector{path}) {  // no other would do
@@ -35,13 +33,12 @@ FoundCheckpoint use_checkpoint(Exec& exec, Communicator& world, const std::strin
     use(only);
     return only;
   }
-  return use_newest(exec, world, found, report_damage, use).value();
+  return use_newest(world, found, report_damage, use).value();
 }
 
 FoundCheckpoint use_checkpoint(const std::string& path, const UseCheckpoint& use) {
-  Runtime runtime(1);
-  SelfComm self;
-  return use_checkpoint(runtime.exec(), self, path, use);
+  SelfHosts self;
+  return use_checkpoint(self, path, use);
 }
 
 void say_taken(const FoundCheckpoint& found) {

@@ -19,8 +19,7 @@ inline std::string checkpoint_folder(const std::string& run_dir) {
 FoundCheckpoint open_checkpoint(const std::string& path);
 // Gives it to `use`, by all ranks together. Damage that it meets in a folder's newest one is told,
 // and the one before is tried. Returns the one that was used.
-FoundCheckpoint use_checkpoint(Exec& exec, Communicator& world, const std::string& path,
-                               const UseCheckpoint& use);
+FoundCheckpoint use_checkpoint(HostGroup& world, const std::string& path, const UseCheckpoint& use);
 FoundCheckpoint use_checkpoint(const std::string& path, const UseCheckpoint& use);
 // Says on standard error which step of which run a command works with.
 void say_taken(const FoundCheckpoint& found);

@@ -1,7 +1,6 @@
 #include "launcher/checkpoint/loaded_model.h"
 
 #include "parallel/checkpoint/checkpoint_reader.h"
-#include "parallel/comm/agree.h"
 #include "parallel/parameter_values.h"
 
 namespace weft {
@@ -61,9 +60,9 @@ Tensor LoadedModel::decode(Exec& exec, const Tensor& tokens, const Sequence& seq
   return stage_.decode(exec, tokens, sequence, rows, states, context());
 }
 
-bool LoadedModel::anybody(Exec& exec, bool mine) const {
+bool LoadedModel::anybody(bool mine) const {
   if (!shares_experts_) return mine;
-  return max_over(exec, mesh_->over({Axis::kData}), int64_t{mine}) > 0;
+  return mesh_->hosts({Axis::kData}).max(int64_t{mine}) > 0;
 }
 
 void LoadedModel::take_part(Exec& exec) const {

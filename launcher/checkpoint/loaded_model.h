@@ -33,7 +33,7 @@ class LoadedModel {
   // Data ranks have texts of their own, but where they share experts they decode together: as long
   // as anybody has something to decode, who has nothing takes part with a token that nobody reads.
   bool shares_experts() const { return shares_experts_; }
-  bool anybody(Exec& exec, bool mine) const;  // collective where experts are shared, else `mine`
+  bool anybody(bool mine) const;  // collective where experts are shared, else `mine`
   void take_part(Exec& exec) const;
 
  private:

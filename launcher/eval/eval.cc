@@ -10,7 +10,6 @@
 #include "launcher/app/commands.h"
 #include "launcher/app/measure.h"
 #include "launcher/data/tokenizer_files.h"
-#include "parallel/comm/agree.h"
 
 namespace weft {
 namespace {
@@ -132,7 +131,7 @@ std::vector<std::vector<double>> EvalSession::map(
   // collective for ranks that share experts.
   constexpr int64_t kGroup = 4;
   Exec& exec = here_.runtime.exec();
-  Communicator& data = here_.data_ranks();
+  HostGroup& data = here_.data_ranks();
   const int64_t round = kGroup * data.size();
   std::vector<std::pair<int64_t, std::vector<double>>> mine;
   const EvalProgress progress(speaks(), count);
@@ -158,7 +157,7 @@ std::vector<std::vector<double>> EvalSession::map(
     progress.at(std::min(count, done + round));
   }
   std::vector<std::vector<double>> out(static_cast<size_t>(count));
-  for (const std::string& bytes : gather_texts(exec, data, packed(mine))) {
+  for (const std::string& bytes : data.gather_texts(packed(mine))) {
     unpack(bytes, out);
   }
   return out;

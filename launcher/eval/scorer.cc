@@ -67,7 +67,7 @@ std::vector<std::vector<TokenScore>> score(Exec& exec, const LoadedModel& model,
   ModelStage::States states;
   while (true) {
     Chunk chunk = next_chunk(texts, fed);
-    if (!model.anybody(exec, !chunk.tokens.empty())) return out;
+    if (!model.anybody(!chunk.tokens.empty())) return out;
     if (chunk.tokens.empty()) {
       model.take_part(exec);
       continue;

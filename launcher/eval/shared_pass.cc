@@ -5,16 +5,15 @@
 
 #include "core/base/error.h"
 #include "launcher/data/text_progress.h"
-#include "parallel/comm/agree.h"
 #include "parallel/layout/layout.h"
 
 namespace weft {
 namespace {
 
 // Ranks may see different files by mistake.
-void check_same_sizes(const IndexedDataset& data, Exec& exec, Communicator& ranks) {
+void check_same_sizes(const IndexedDataset& data, HostGroup& ranks) {
   const std::array<int64_t, 2> mine = {std::ssize(data.bin_bytes()), std::ssize(data.idx_bytes())};
-  const std::vector<int64_t> all = gather_numbers(exec, ranks, mine);
+  const std::vector<int64_t> all = ranks.gather(mine);
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i] == all[i % 2]) continue;
     throw ConfigError(
@@ -26,8 +25,8 @@ void check_same_sizes(const IndexedDataset& data, Exec& exec, Communicator& rank
 }  // namespace
 
 DatasetHashes check_together(const IndexedDataset& data, int64_t vocab, Exec& exec,
-                             Communicator& ranks) {
-  check_same_sizes(data, exec, ranks);
+                             HostGroup& ranks) {
+  check_same_sizes(data, ranks);
   const int64_t blocks = pass_blocks(data);
   const IndexRange part = even_part(blocks, ranks.rank(), ranks.size());
   TextProgress progress;
@@ -40,7 +39,7 @@ DatasetHashes check_together(const IndexedDataset& data, int64_t vocab, Exec& ex
   std::vector<int64_t> sent(static_cast<size_t>(1 + largest_part));
   std::copy(mine.hashes.begin(), mine.hashes.end(), sent.begin() + 1);
   sent[0] = mine.bad_byte;
-  const std::vector<int64_t> received = gather_numbers(exec, ranks, sent);
+  const std::vector<int64_t> received = ranks.gather(sent);
   PassFindings all;
   for (int r = 0; r < ranks.size(); ++r) {
     const int64_t* from = received.data() + r * std::ssize(sent);

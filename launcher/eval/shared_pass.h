@@ -2,7 +2,7 @@
 
 #include "core/data/dataset_pass.h"
 #include "core/memory/exec.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/host_group.h"
 
 namespace weft {
 
@@ -10,6 +10,6 @@ namespace weft {
 // equal results on all ranks. ConfigError when the files differ in size between ranks, or contain a
 // token beyond the vocabulary. Rank 0 shows progress when it takes long.
 DatasetHashes check_together(const IndexedDataset& data, int64_t vocab, Exec& exec,
-                             Communicator& ranks);
+                             HostGroup& ranks);
 
 }  // namespace weft

@@ -12,7 +12,6 @@
 #include "launcher/data/tokenizer_files.h"
 #include "launcher/generate/generator.h"
 #include "launcher/generate/model_ranks.h"
-#include "parallel/comm/agree.h"
 #include "parallel/layout/launch.h"
 
 namespace weft {
@@ -160,7 +159,7 @@ class Session {
   }
 
   // The largest value over all ranks.
-  int64_t most(int64_t mine) { return max_over(exec(), here_.mesh->world(), mine); }
+  int64_t most(int64_t mine) { return here_.mesh->hosts().max(mine); }
 
   const GenerateOptions& o_;
   ModelHere& here_;
@@ -201,7 +200,7 @@ void generate(const GenerateOptions& o) {
   const std::vector<std::string> given = given_prompts(o);
   with_model(o.model, [&](ModelHere& here) {
     const auto of_first = [&](const std::string& text) {
-      return text_of_first(here.runtime.exec(), here.mesh->world(), text);
+      return here.mesh->hosts().text_of_first(text);
     };
     Session session(o, here);
     const std::vector<std::string> prompts =

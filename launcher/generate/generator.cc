@@ -7,7 +7,6 @@
 
 #include "core/base/rng.h"
 #include "core/host_access.h"
-#include "parallel/comm/agree.h"
 
 namespace weft {
 
@@ -51,7 +50,7 @@ Generator::Generator(Exec& exec, const LoadedModel& model, const Sampling& sampl
                      std::vector<std::vector<int32_t>> prompts)
     : exec_(exec),
       model_(model),
-      data_(model.mesh().over({Axis::kData})),
+      data_(model.mesh().hosts({Axis::kData})),
       sampling_(sampling),
       tokens_(std::move(prompts)),
       fed_(tokens_.size(), 0),
@@ -121,7 +120,7 @@ std::vector<int32_t> Generator::next() {
     chosen[i] = sample(sampling_, logits_[i].data(), vocab, tokens_[i],
                        stream.uniform(static_cast<uint64_t>(tokens_[i].size())));
   }
-  const std::vector<int64_t> all = gather_numbers(exec_, data_, chosen);
+  const std::vector<int64_t> all = data_.gather(chosen);
   std::vector<int32_t> next(tokens_.size(), -1);
   for (size_t i = 0; i < tokens_.size(); ++i) {
     if (stopped_[i]) continue;

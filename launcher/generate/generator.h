@@ -50,7 +50,7 @@ class Generator {
 
   Exec& exec_;
   const LoadedModel& model_;
-  Communicator& data_;
+  HostGroup& data_;
   Sampling sampling_;
   std::vector<std::vector<int32_t>> tokens_;  // of each sequence, prompt included
   std::vector<int32_t> fed_;                  // number of tokens already in the states

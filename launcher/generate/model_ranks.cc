@@ -45,7 +45,7 @@ ModelHere::ModelHere(const std::string& checkpoint, DType precision, int threads
                      std::shared_ptr<const Mesh> ranks, Travel travel)
     : mesh(std::move(ranks)),
       runtime(threads),
-      found(use_checkpoint(runtime.exec(), mesh->world(), checkpoint,
+      found(use_checkpoint(mesh->hosts(), checkpoint,
                            [&](const FoundCheckpoint& from) {
                              loaded.reset();  // one in memory at a time
                              loaded = std::make_unique<LoadedModel>(runtime, from, precision, mesh,

@@ -26,7 +26,7 @@ struct ModelHere {
             std::shared_ptr<const Mesh> mesh, Travel travel);
 
   bool first() const { return mesh->rank() == 0; }  // the rank that reads input and prints
-  Communicator& data_ranks() const { return mesh->over({Axis::kData}); }
+  HostGroup& data_ranks() const { return mesh->hosts({Axis::kData}); }
 
   std::shared_ptr<const Mesh> mesh;
   Runtime runtime;

@@ -12,7 +12,7 @@ namespace {
 // Opens what a config names, and notes what it is.
 class DataOpener {
  public:
-  DataOpener(const Config& config, Exec& exec, Communicator& ranks)
+  DataOpener(const Config& config, Exec& exec, HostGroup& ranks)
       : config_(config), exec_(exec), ranks_(ranks) {}
 
   // Dataset `index` of data.train or data.valid.
@@ -37,12 +37,12 @@ class DataOpener {
  private:
   const Config& config_;
   Exec& exec_;
-  Communicator& ranks_;
+  HostGroup& ranks_;
 };
 
 }  // namespace
 
-RunData open_data(const Config& config, Exec& exec, Communicator& ranks) {
+RunData open_data(const Config& config, Exec& exec, HostGroup& ranks) {
   if (config.data.train.empty()) {
     throw ConfigError("{}: data.train names no dataset; weft data build makes one from text",
                       config.where("data.train"));

@@ -6,7 +6,8 @@
 
 #include "core/config/run_config.h"
 #include "core/data/sampler.h"
-#include "parallel/comm/communicator.h"
+#include "core/memory/exec.h"
+#include "parallel/comm/host_group.h"
 
 namespace weft {
 
@@ -25,6 +26,6 @@ struct RunData {
 
 // Collective: the ranks share the pass over all bytes. Throws ConfigError for files that are
 // missing, damaged, too small, not the same for all ranks, or hold a token beyond the vocabulary.
-RunData open_data(const Config& config, Exec& exec, Communicator& ranks);
+RunData open_data(const Config& config, Exec& exec, HostGroup& ranks);
 
 }  // namespace weft

@@ -5,13 +5,11 @@
 #include "launcher/app/progress.h"
 #include "launcher/checkpoint/checkpoint_lookup.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
-#include "parallel/comm/agree.h"
 
 namespace weft {
 
-Saves::Saves(const Config& config, Exec& exec, Communicator& world, Voice voice, OtherFiles others)
+Saves::Saves(const Config& config, Exec& exec, HostGroup& world, Voice voice, OtherFiles others)
     : run_(config.run),
-      exec_(exec),
       world_(world),
       voice_(std::move(voice)),
       saver_(exec, world,
@@ -26,7 +24,7 @@ Saves::Saves(const Config& config, Exec& exec, Communicator& world, Voice voice,
 void Saves::check_room(const std::vector<SavedTensor>& tensors) {
   int64_t bytes = 0;
   for (const SavedTensor& t : tensors) bytes += t.local.bytes();
-  bytes = sum_over(exec_, world_, bytes) + kCheckpointExtra;
+  bytes = world_.sum(bytes) + kCheckpointExtra;
   if (world_.rank() != 0) return;
   const std::string folder = checkpoint_folder(run_.dir);
   const int64_t room = room_for(folder);

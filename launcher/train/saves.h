@@ -20,7 +20,7 @@ class Saves {
     SaveHook at = {};                                // where faults are injected
   };
   // `others`: files that go into every checkpoint; rank 0's count.
-  Saves(const Config& config, Exec& exec, Communicator& world, Voice voice, OtherFiles others = {});
+  Saves(const Config& config, Exec& exec, HostGroup& world, Voice voice, OtherFiles others = {});
 
   // Before training starts: ConfigError when the disk has no room for one checkpoint; a warning
   // when it has none for all that run.keep lets stay.
@@ -47,8 +47,7 @@ class Saves {
   std::string kept() const;
 
   RunConfig run_;
-  Exec& exec_;
-  Communicator& world_;
+  HostGroup& world_;
   Voice voice_;
   CheckpointSaver saver_;
   std::string newest_;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "parallel/comm/agree.h"
-
 namespace weft {
 namespace {
 
@@ -40,14 +38,13 @@ MoeReport empty_like(const MoeReport& report) {
 // Calls read(from) for every entry of every rank's list, in rank order; it returns where the next
 // one starts.
 template <class Read>
-void gather_lists(Exec& exec, Communicator& ranks, std::vector<int64_t> mine, Read&& read) {
+void gather_lists(HostGroup& ranks, std::vector<int64_t> mine, Read&& read) {
   const int64_t length = std::ssize(mine);
-  const std::vector<int64_t> lengths =
-      gather_numbers(exec, ranks, std::span<const int64_t>(&length, 1));
+  const std::vector<int64_t> lengths = ranks.gather(std::span<const int64_t>(&length, 1));
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
   if (longest == 0) return;
   mine.resize(static_cast<size_t>(longest));
-  const std::vector<int64_t> all = gather_numbers(exec, ranks, mine);
+  const std::vector<int64_t> all = ranks.gather(mine);
   for (int64_t r = 0; r < std::ssize(lengths); ++r) {
     const int64_t* from = all.data() + r * longest;
     const int64_t* end = from + lengths[static_cast<size_t>(r)];
@@ -82,11 +79,11 @@ void add_reports(const std::vector<MoeReport>& reports, double share, int64_t be
   }
 }
 
-void sum_reports(Exec& exec, Communicator& ranks, std::vector<MoeReport>& step) {
+void sum_reports(HostGroup& ranks, std::vector<MoeReport>& step) {
   if (ranks.size() == 1 || step.empty()) return;
   std::vector<int64_t> mine;
   for (const MoeReport& report : step) append(report, mine);
-  const std::vector<int64_t> all = gather_numbers(exec, ranks, mine);
+  const std::vector<int64_t> all = ranks.gather(mine);
   for (MoeReport& report : step) report = empty_like(report);
   const int64_t* from = all.data();
   for (int r = 0; r < ranks.size(); ++r) {
@@ -94,7 +91,7 @@ void sum_reports(Exec& exec, Communicator& ranks, std::vector<MoeReport>& step) 
   }
 }
 
-void gather_reports(Exec& exec, Communicator& stages, std::vector<MoeReport>& step) {
+void gather_reports(HostGroup& stages, std::vector<MoeReport>& step) {
   if (stages.size() == 1) return;
   std::vector<int64_t> mine;
   for (const MoeReport& report : step) {
@@ -103,7 +100,7 @@ void gather_reports(Exec& exec, Communicator& stages, std::vector<MoeReport>& st
     append(report, mine);
   }
   step.clear();
-  gather_lists(exec, stages, mine, [&](const int64_t* from) {
+  gather_lists(stages, mine, [&](const int64_t* from) {
     MoeReport report{.layer = from[0],
                      .memories = from[1] != 0,
                      .aux_weight = std::bit_cast<double>(from[2]),
@@ -115,7 +112,7 @@ void gather_reports(Exec& exec, Communicator& stages, std::vector<MoeReport>& st
   sort_by_layer(step);
 }
 
-void gather_pruning(Exec& exec, Communicator& stages, std::vector<PruningReport>& step) {
+void gather_pruning(HostGroup& stages, std::vector<PruningReport>& step) {
   if (stages.size() == 1) return;
   std::vector<int64_t> mine;
   for (const PruningReport& report : step) {
@@ -123,7 +120,7 @@ void gather_pruning(Exec& exec, Communicator& stages, std::vector<PruningReport>
     for (const auto& head : report.heads) mine.insert(mine.end(), {head.kept, head.causal});
   }
   step.clear();
-  gather_lists(exec, stages, mine, [&](const int64_t* from) {
+  gather_lists(stages, mine, [&](const int64_t* from) {
     PruningReport report{.layer = *from++};
     report.heads.resize(static_cast<size_t>(*from++));
     for (auto& head : report.heads) head.kept = *from++, head.causal = *from++;
@@ -146,13 +143,13 @@ void add_pruning(const std::vector<PruningReport>& reports, std::vector<PruningR
   }
 }
 
-void sum_pruning(Exec& exec, Communicator& ranks, std::vector<PruningReport>& step) {
+void sum_pruning(HostGroup& ranks, std::vector<PruningReport>& step) {
   if (ranks.size() == 1 || step.empty()) return;
   std::vector<int64_t> mine;
   for (const PruningReport& report : step) {
     for (const auto& head : report.heads) mine.insert(mine.end(), {head.kept, head.causal});
   }
-  const std::vector<int64_t> all = gather_numbers(exec, ranks, mine);
+  const std::vector<int64_t> all = ranks.gather(mine);
   size_t at = 0;
   for (PruningReport& report : step) {
     for (auto& head : report.heads) {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "layers/context/feed_forward.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/host_group.h"
 
 namespace weft {
 
@@ -15,15 +15,15 @@ void add_reports(const std::vector<MoeReport>& reports, double share, int64_t be
 // The reports of all tokens of a step from those of each rank's, the same on every rank, so that
 // what they decide (the bias of an expert, the load that the next balance loss takes) does not
 // depend on the layout.
-void sum_reports(Exec& exec, Communicator& ranks, std::vector<MoeReport>& step);
+void sum_reports(HostGroup& ranks, std::vector<MoeReport>& step);
 
 // The reports of all layers from those of each stage's, in the order of layers, the same on every
 // stage.
-void gather_reports(Exec& exec, Communicator& stages, std::vector<MoeReport>& step);
+void gather_reports(HostGroup& stages, std::vector<MoeReport>& step);
 
 // Likewise what pruning left of attention.
 void add_pruning(const std::vector<PruningReport>& reports, std::vector<PruningReport>& step);
-void sum_pruning(Exec& exec, Communicator& ranks, std::vector<PruningReport>& step);
-void gather_pruning(Exec& exec, Communicator& stages, std::vector<PruningReport>& step);
+void sum_pruning(HostGroup& ranks, std::vector<PruningReport>& step);
+void gather_pruning(HostGroup& stages, std::vector<PruningReport>& step);
 
 }  // namespace weft

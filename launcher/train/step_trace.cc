@@ -1,19 +1,16 @@
 #include "launcher/train/step_trace.h"
 
-#include "parallel/comm/agree.h"
-
 namespace weft {
 
-StepTrace::StepTrace(const Config& config, Exec& exec, std::shared_ptr<const Mesh> mesh)
+StepTrace::StepTrace(const Config& config, std::shared_ptr<const Mesh> mesh)
     : steps_(parse_steps(config.run.trace).value_or(StepRange{})),
       path_(config.run.dir + "/trace.json"),
-      exec_(exec),
       mesh_(std::move(mesh)) {}
 
 void StepTrace::before(int64_t step) {
   Trace& trace = mesh_->trace();
   if (trace.on() || !steps_.contains(step)) return;
-  mesh_->world().barrier();
+  mesh_->hosts().barrier();
   trace.start();
 }
 
@@ -25,7 +22,7 @@ bool StepTrace::after(int64_t step, bool last) {
       mesh_->size() == 1 ? "weft"
                          : fmt::format("rank {}: {}", mesh_->rank(), describe(mesh_->here()));
   const std::vector<std::string> ranks =
-      gather_texts(exec_, mesh_->world(), trace_events(trace, mesh_->rank(), title));
+      mesh_->hosts().gather_texts(trace_events(trace, mesh_->rank(), title));
   trace.clear();
   if (mesh_->rank() != 0) return false;
   write_trace(path_, ranks);

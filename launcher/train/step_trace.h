@@ -13,7 +13,7 @@ namespace weft {
 // run.dir/trace.json.
 class StepTrace {
  public:
-  StepTrace(const Config& config, Exec& exec, std::shared_ptr<const Mesh> mesh);
+  StepTrace(const Config& config, std::shared_ptr<const Mesh> mesh);
 
   // Both collective, where the step is one of those asked for. Ranks start their clocks together.
   void before(int64_t step);
@@ -25,7 +25,6 @@ class StepTrace {
  private:
   StepRange steps_;
   std::string path_;
-  Exec& exec_;
   std::shared_ptr<const Mesh> mesh_;
 };
 

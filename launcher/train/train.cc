@@ -29,7 +29,6 @@
 #include "launcher/train/saves.h"
 #include "launcher/train/step_trace.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
-#include "parallel/comm/agree.h"
 #include "parallel/watchdog/heartbeat.h"
 
 namespace weft {
@@ -63,11 +62,11 @@ class TrainRun {
         first_(ranks.mesh->rank() == 0),
         ranks_(ranks),
         runtime_(ranks.threads),
-        data_(open_data(config, runtime_.exec(), world())),
+        data_(open_data(config, runtime_.exec(), hosts())),
         trainer_(config, runtime_, ranks.mesh, {.fault = fault}),
-        trace_(config, runtime_.exec(), ranks.mesh),
+        trace_(config, ranks.mesh),
         log_({.file = first_ ? config.run.dir + "/log.txt" : "", .console = false}),
-        saves_(config, runtime_.exec(), world(),
+        saves_(config, runtime_.exec(), hosts(),
                {.warn = [this](const std::string& text) { tell(text); },
                 .record = [this](const std::string& text) { log_.info("{}", text); },
                 .alive = [this] { ranks_.mesh->activity().at("saving"); },
@@ -80,8 +79,7 @@ class TrainRun {
     check_memory(
         memory_need(config, runtime_.ledger(), trainer_.tensors_to_save(), ranks.mesh->here()),
         this_launch().local_size, available_memory());
-    peak_ = sum_over(runtime_.exec(), world(),
-                     peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9);
+    peak_ = hosts().sum(peak_gflops(runtime_.exec().threads, compute_type(config.train)) * 1e9);
     start();
     if (first_) clear_up(heartbeats);
     saves_.check_room(trainer_.tensors_to_save());
@@ -138,7 +136,7 @@ class TrainRun {
     save_ms_ = 1e3 * seconds_since(before);
   }
 
-  Communicator& world() { return ranks_.mesh->world(); }
+  HostGroup& hosts() { return ranks_.mesh->hosts(); }
   void say(const std::string& text) {
     if (first_) progress_.line(text);
   }
@@ -177,7 +175,7 @@ class TrainRun {
       changes_ = check_resumable(config_, state(), found);
       return trainer_.tensors_to_load(Trainer::State::kEverything);
     };
-    const auto found = load_newest(runtime_.exec(), world(), {folder, damaged, tensors, loading()});
+    const auto found = load_newest(hosts(), {folder, damaged, tensors, loading()});
     if (!found) changes_.clear();
     if (found && first_) set_aside_after(folder, found->manifest.step);
     if (found) saves_.resumed(found->path);
@@ -208,7 +206,7 @@ class TrainRun {
       const auto load = [this](const FoundCheckpoint& from) {
         load_tensors(from, trainer_.tensors_to_load(Trainer::State::kWeights), loading());
       };
-      const auto weights = use_checkpoint(runtime_.exec(), world(), config_.run.init, load);
+      const auto weights = use_checkpoint(hosts(), config_.run.init, load);
       origin_ = fmt::format("starts from the weights of {}", weights.path);
     } else {
       trainer_.initialize();
@@ -305,7 +303,7 @@ class TrainRun {
                       .step_ms = m.step_ms,
                       .tokens_per_s = m.tokens_per_s,
                       .mfu = m.mfu,
-                      .comm = world().size() > 1 ? std::optional(waiting) : std::nullopt,
+                      .comm = hosts().size() > 1 ? std::optional(waiting) : std::nullopt,
                       .expert_load = std::nullopt,
                       .memory = m.peak_bytes,
                       .eta_seconds = seconds_ / static_cast<double>(steps_) * left,

@@ -6,7 +6,6 @@
 #include "core/host_access.h"
 #include "launcher/train/learning_rate.h"
 #include "launcher/train/step_reports.h"
-#include "parallel/comm/agree.h"
 #include "parallel/parameter_values.h"
 
 namespace weft {
@@ -57,15 +56,14 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   const TrainConfig& train = config_.train;
   StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
 
-  Communicator& data = mesh_->over({Axis::kData});
   const IndexRange mine = mesh_->layout().micro_batches(train.global_batch / train.micro_batch);
   const int64_t before = mine.begin * train.micro_batch;
   const Batch batch = [&] {
     const TraceScope scope(mesh_->trace(), "data");
     return source(runtime_.pool(), first_sample + before, mine.size() * train.micro_batch);
   }();
-  const double targets =
-      std::max<double>(1.0, static_cast<double>(sum_over(exec, data, batch.target_tokens)));
+  const double targets = std::max<double>(
+      1.0, static_cast<double>(mesh_->hosts({Axis::kData}).sum(batch.target_tokens)));
   optimizer_->start_values(exec);  // behind the small sum, which would wait for them
   zero_gradients(exec, store_);
 
@@ -76,15 +74,15 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   pipe_times_.whole += sums.times.whole;
   // Tensor and sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a
   // step, pipe ranks the layers.
-  Communicator &tokens = mesh_->over({Axis::kTensor, Axis::kSequence, Axis::kData}),
-               &stages = mesh_->over({Axis::kPipe});
-  metrics.loss = sum_over(exec, stages, sum_over(exec, tokens, sums.loss)) / targets;
+  HostGroup &tokens = mesh_->hosts({Axis::kTensor, Axis::kSequence, Axis::kData}),
+            &stages = mesh_->hosts({Axis::kPipe});
+  metrics.loss = stages.sum(tokens.sum(sums.loss)) / targets;
   metrics.moe = sums.moe;
-  sum_reports(exec, tokens, metrics.moe);
-  gather_reports(exec, stages, metrics.moe);
+  sum_reports(tokens, metrics.moe);
+  gather_reports(stages, metrics.moe);
   metrics.pruning = sums.pruning;
-  sum_pruning(exec, tokens, metrics.pruning);
-  gather_pruning(exec, stages, metrics.pruning);
+  sum_pruning(tokens, metrics.pruning);
+  gather_pruning(stages, metrics.pruning);
   metrics.tokens = train.global_batch * train.sequence;
   for (const MoeReport& report : metrics.moe) {
     metrics.aux_loss +=
@@ -153,11 +151,9 @@ double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows)
   const int64_t own_tokens = std::min(mine.size() * micro, end_row - begin_row) * length,
                 own_targets = std::count_if(targets, targets + own_tokens,
                                             [](int32_t target) { return target >= 0; });
-  const auto all_targets =
-      static_cast<double>(sum_over(exec, mesh_->over({Axis::kData}), own_targets));
-  const double sum =
-      sum_over(exec, mesh_->over({Axis::kTensor, Axis::kSequence, Axis::kData}), loss_sum);
-  return sum_over(exec, mesh_->over({Axis::kPipe}), sum) / std::max(1.0, all_targets);
+  const auto all_targets = static_cast<double>(mesh_->hosts({Axis::kData}).sum(own_targets));
+  const double sum = mesh_->hosts({Axis::kTensor, Axis::kSequence, Axis::kData}).sum(loss_sum);
+  return mesh_->hosts({Axis::kPipe}).sum(sum) / std::max(1.0, all_targets);
 }
 
 double Trainer::flops_per_step() const {

@@ -60,12 +60,6 @@ PairsOfAll choices_of(Exec& exec, const Tensor& told, const std::vector<int64_t>
   return out;
 }
 
-int64_t most_tokens(Exec& exec, Communicator& ranks, int64_t mine) {
-  const Tensor most = Tensor::borrow(&mine, {1}, DType::kI64);
-  ranks.all_reduce(exec, most, ReduceOp::kMax);
-  return mine;
-}
-
 }  // namespace
 
 kernels::ExpertOrder within_capacity(Exec& exec, const Capacity& capacity, const Routing& routing,
@@ -76,7 +70,7 @@ kernels::ExpertOrder within_capacity(Exec& exec, const Capacity& capacity, const
     return kernels::limit_to_capacity(exec, routing.order, routing.weight, capacity.pairs,
                                       capacity.keep);
   }
-  const int64_t most = most_tokens(exec, *ranks, routing.index.shape()[0]);
+  const int64_t most = ranks->hosts().max(routing.index.shape()[0]);
   const Tensor all = exec.empty({ranks->size() * most, words}, DType::kI32);
   ranks->all_gather(exec, told_of(exec, routing, context, most), all);
   const std::vector<int64_t> rows = in_order(all, words);

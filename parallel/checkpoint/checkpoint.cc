@@ -11,7 +11,6 @@
 #include "parallel/checkpoint/checked_file.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
 #include "parallel/checkpoint/checkpoint_reader.h"
-#include "parallel/comm/agree.h"
 
 namespace weft {
 namespace {
@@ -32,8 +31,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 // What any rank has found.
-std::string first_damage(Exec& exec, Communicator& world, const std::string& mine) {
-  for (const std::string& damage : gather_texts(exec, world, mine)) {
+std::string first_damage(HostGroup& world, const std::string& mine) {
+  for (const std::string& damage : world.gather_texts(mine)) {
     if (!damage.empty()) return damage;
   }
   return "";
@@ -137,20 +136,20 @@ OtherFiles others_of(const FoundCheckpoint& found) {
   return others;
 }
 
-std::optional<FoundCheckpoint> use_newest(Exec& exec, Communicator& world,
+std::optional<FoundCheckpoint> use_newest(HostGroup& world,
                                           const std::vector<std::string>& oldest_first,
                                           const ReportDamage& report, const UseCheckpoint& use) {
   std::string listed;
   for (const std::string& path : oldest_first) listed += path + "\n";
-  std::vector<std::string> paths = lines_of(text_of_first(exec, world, listed));
+  std::vector<std::string> paths = lines_of(world.text_of_first(listed));
   if (paths.empty()) return std::nullopt;
   const size_t count = paths.size();
   const std::string oldest = paths.front();
   std::string damage;
   for (; !paths.empty(); paths.pop_back()) {
     FoundCheckpoint found;
-    damage = first_damage(exec, world, damage_of([&] { found = read_checkpoint(paths.back()); }));
-    if (damage.empty()) damage = first_damage(exec, world, damage_of([&] { use(found); }));
+    damage = first_damage(world, damage_of([&] { found = read_checkpoint(paths.back()); }));
+    if (damage.empty()) damage = first_damage(world, damage_of([&] { use(found); }));
     if (damage.empty()) return found;
     if (world.rank() == 0) report(damage);
   }
@@ -160,8 +159,7 @@ std::optional<FoundCheckpoint> use_newest(Exec& exec, Communicator& world,
       std::filesystem::path(oldest).parent_path().string(), count, damage);
 }
 
-std::optional<FoundCheckpoint> load_newest(Exec& exec, Communicator& world,
-                                           const NewestLoad& load) {
+std::optional<FoundCheckpoint> load_newest(HostGroup& world, const NewestLoad& load) {
   const auto use = [&](const FoundCheckpoint& found) {
     const std::vector<SavedTensor> into = load.tensors(found);
     CheckpointReader reader(found, load.progress);
@@ -170,7 +168,7 @@ std::optional<FoundCheckpoint> load_newest(Exec& exec, Communicator& world,
   };
   std::vector<std::string> paths;
   if (world.rank() == 0) paths = published_checkpoints(load.folder);
-  return use_newest(exec, world, paths, load.report, use);
+  return use_newest(world, paths, load.report, use);
 }
 
 }  // namespace weft

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "core/files/manifest.h"
-#include "parallel/comm/communicator.h"
+#include "core/memory/exec.h"
+#include "parallel/comm/host_group.h"
 
 // Checkpoints: folder/step-000000500/ with one HDF5 file per writing rank, holding the slices it
 // owns, and a manifest. How they are written: checkpoint_saver.h. Readers go by the manifest, which
@@ -34,8 +35,8 @@ std::string save_checkpoint(const std::string& folder, Manifest state,
                             OtherFiles others = {});
 // The same by all ranks together: each writes the tensors it answers for into a file of its own, on
 // a file system that all of them see. `state` and `others` are rank 0's.
-std::string save_checkpoint(Exec& exec, Communicator& world, const std::string& folder,
-                            Manifest state, const std::vector<SavedTensor>& tensors, int64_t keep,
+std::string save_checkpoint(Exec& exec, HostGroup& world, const std::string& folder, Manifest state,
+                            const std::vector<SavedTensor>& tensors, int64_t keep,
                             OtherFiles others = {});
 
 struct FoundCheckpoint {
@@ -70,7 +71,7 @@ std::string damage_of(const std::function<void()>& use);
 // 0's paths count.
 using ReportDamage = std::function<void(const std::string&)>;
 using UseCheckpoint = std::function<void(const FoundCheckpoint&)>;
-std::optional<FoundCheckpoint> use_newest(Exec& exec, Communicator& world,
+std::optional<FoundCheckpoint> use_newest(HostGroup& world,
                                           const std::vector<std::string>& oldest_first,
                                           const ReportDamage& report, const UseCheckpoint& use);
 
@@ -83,6 +84,6 @@ struct NewestLoad {
   std::function<std::vector<SavedTensor>(const FoundCheckpoint&)> tensors;
   std::function<void()> progress = {};
 };
-std::optional<FoundCheckpoint> load_newest(Exec& exec, Communicator& world, const NewestLoad& load);
+std::optional<FoundCheckpoint> load_newest(HostGroup& world, const NewestLoad& load);
 
 }  // namespace weft

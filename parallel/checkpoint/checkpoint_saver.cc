@@ -8,8 +8,6 @@
 #include "core/host_access.h"
 #include "parallel/checkpoint/checkpoint_folder.h"
 #include "parallel/checkpoint/checkpoint_write.h"
-#include "parallel/comm/agree.h"
-#include "parallel/comm/self_comm.h"
 
 namespace weft {
 namespace {
@@ -30,7 +28,7 @@ void copy_bytes(Exec& exec, char* to, const char* from, int64_t bytes) {
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(Exec& exec, Communicator& world, Options options)
+CheckpointSaver::CheckpointSaver(Exec& exec, HostGroup& world, Options options)
     : exec_(exec), world_(world), options_(std::move(options)) {}
 
 CheckpointSaver::~CheckpointSaver() {
@@ -45,7 +43,7 @@ std::optional<SaveResult> CheckpointSaver::begin(Manifest state,
   if (world_.rank() == 0) {
     for (const auto& [name, content] : options_.others) bytes += std::ssize(content);
   }
-  bytes = sum_over(exec_, world_, bytes);
+  bytes = world_.sum(bytes);
   std::string failure;
   if (world_.rank() == 0) {
     try {
@@ -54,7 +52,7 @@ std::optional<SaveResult> CheckpointSaver::begin(Manifest state,
       failure = e.what();
     }
   }
-  failure = text_of_first(exec_, world_, failure);  // and nobody writes before the folder is there
+  failure = world_.text_of_first(failure);  // and nobody writes before the folder is there
   if (!failure.empty()) return SaveResult{state.step, "", failure};
 
   state_ = std::move(state);
@@ -121,7 +119,7 @@ std::optional<SaveResult> CheckpointSaver::advance(std::span<const int64_t> word
     return std::nullopt;
   }
   SaveResult result{state_.step, checkpoint_path(options_.folder, state_.step), ""};
-  const std::vector<std::string> failures = gather_texts(exec_, world_, failure_of_job());
+  const std::vector<std::string> failures = world_.gather_texts(failure_of_job());
   for (size_t rank = 0; rank < failures.size() && result.failure.empty(); ++rank) {
     if (failures[rank].empty()) continue;
     result.path.clear();
@@ -159,8 +157,8 @@ std::optional<SaveResult> CheckpointSaver::finish() {
   return result;
 }
 
-std::string save_checkpoint(Exec& exec, Communicator& world, const std::string& folder,
-                            Manifest state, const std::vector<SavedTensor>& tensors, int64_t keep,
+std::string save_checkpoint(Exec& exec, HostGroup& world, const std::string& folder, Manifest state,
+                            const std::vector<SavedTensor>& tensors, int64_t keep,
                             OtherFiles others) {
   CheckpointSaver saver(exec, world, {.folder = folder, .keep = keep, .others = std::move(others)});
   std::optional<SaveResult> result = saver.begin(std::move(state), tensors);
@@ -176,7 +174,7 @@ std::string save_checkpoint(const std::string& folder, Manifest state,
   Pool pool(ledger);
   ThreadPool thread(1);
   Exec exec{thread, pool, chosen_isa()};
-  SelfComm self;
+  SelfHosts self;
   return save_checkpoint(exec, self, folder, std::move(state), tensors, keep, std::move(others));
 }
 

@@ -41,7 +41,7 @@ class CheckpointSaver {
     std::function<void()> alive = {};
     SaveHook at = {};  // called by the thread that writes or publishes
   };
-  CheckpointSaver(Exec& exec, Communicator& world, Options options);
+  CheckpointSaver(Exec& exec, HostGroup& world, Options options);
   ~CheckpointSaver();  // waits for this rank's thread
 
   bool idle() const { return phase_ == Phase::kIdle; }
@@ -60,7 +60,7 @@ class CheckpointSaver {
   void take_copy(const std::vector<SavedTensor>& tensors);
 
   Exec& exec_;
-  Communicator& world_;
+  HostGroup& world_;
   Options options_;
   Phase phase_ = Phase::kIdle;
   Manifest state_;                     // of the save under way

@@ -37,6 +37,17 @@ void check_rows(const Communicator& comm, ConstView view, std::span<const int64_
 
 }  // namespace
 
+std::vector<Transfer> transfers_of(std::span<const HostGroup::Message> together) {
+  std::vector<Transfer> transfers;
+  for (const HostGroup::Message& m : together) {
+    const auto count = static_cast<int64_t>(m.numbers.size());
+    const bool sends = m.kind == HostGroup::Message::Kind::kSend;
+    transfers.push_back({sends ? Transfer::Kind::kSend : Transfer::Kind::kRecv, m.peer,
+                         View{m.numbers.data(), {count}, count, DType::kI64, {}}, m.tag});
+  }
+  return transfers;
+}
+
 std::string signature(const char* call, ConstView view) {
   return fmt::format("{}({} {})", call, name_of(view.dtype), view.shape);
 }

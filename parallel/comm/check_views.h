@@ -24,6 +24,9 @@ void check_transfer(const Communicator& comm, const Transfer& transfer, Device w
 std::string signature(const char* call, ConstView view);
 std::string row_signature(ConstView send);  // of all_to_all_v: rows may differ, their width not
 
+// Messages between hosts as transfers of host memory.
+std::vector<Transfer> transfers_of(std::span<const HostGroup::Message> together);
+
 inline int64_t bytes_of(ConstView view) { return view.shape.elements() * size_of(view.dtype); }
 
 }  // namespace weft

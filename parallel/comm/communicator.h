@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/memory/exec.h"
+#include "parallel/comm/host_group.h"
 
 namespace weft {
 
@@ -22,25 +23,13 @@ struct Transfer {
   int tag = 0;
 };
 
-// Transfers on their way. Wait before their views go away; without, they are given up.
-class Pending {
- public:
-  virtual ~Pending() = default;
-  virtual void wait() = 0;
-};
-
-class Done final : public Pending {  // where nothing is left to wait for
- public:
-  void wait() override {}
-};
-
 // A collective that all ranks of a group start: its name, and what they must say alike.
 struct Collective {
   const char* name;       // "all_gather"
   std::string signature;  // "all_gather(f32 [3, 4])"
 };
 
-// One process group. Element count, type and device come from the views, never from the caller;
+// The tensors of one process group. Element count, type and device come from the views, never from the caller;
 // views are contiguous. Calls but `start` complete before returning. Sums are formed in rank order,
 // so that a result does not depend on timing.
 class Communicator {
@@ -62,7 +51,8 @@ class Communicator {
   // The same without waiting: sends are under way at once, receives at the latest in wait().
   [[nodiscard]] virtual std::unique_ptr<Pending> start(Exec& exec,
                                                        std::span<const Transfer> together) = 0;
-  virtual void barrier() = 0;
+  // The hosts of the same ranks, for numbers and texts.
+  virtual HostGroup& hosts() = 0;
 
   // A collective that travels while the caller computes; `parts` are this rank's halves of it and
   // get a tag of their own. All ranks start theirs in the same order, between any other calls, and

@@ -34,6 +34,9 @@ class Mesh {
     return over(std::span(axes.begin(), axes.size()));
   }
   Communicator& world() const;
+  // The hosts of all ranks, and of those over some axes.
+  HostGroup& hosts() const { return world().hosts(); }
+  HostGroup& hosts(std::initializer_list<Axis> axes) const { return over(axes).hosts(); }
 
   CommTally& tally() const { return *tally_; }
   Activity& activity() const { return tally_->activity(); }

@@ -58,16 +58,6 @@ struct MpiComm::Message {
   }
 };
 
-MpiComm::MpiComm(std::unique_ptr<Impl> impl, const MpiOptions& options, const std::string& axis)
-    : impl_(std::move(impl)), options_(options) {
-  MPI_Comm_set_errhandler(impl_->comm, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(impl_->comm, &rank_);
-  MPI_Comm_size(impl_->comm, &size_);
-  name_ = fmt::format("{}[{}/{}]", axis, rank_, size_);
-}
-
-MpiComm::~MpiComm() = default;
-
 std::unique_ptr<MpiComm> MpiComm::world(const MpiOptions& options) {
   auto impl = std::make_unique<Impl>();
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &impl->comm), "world", "MPI_Comm_dup");
@@ -313,6 +303,40 @@ void MpiComm::transfer(Exec&, std::span<const Transfer> together) {
   Exchange(*this, together).wait();
 }
 
-void MpiComm::barrier() { check_mpi(MPI_Barrier(impl_->comm), name_, "barrier"); }
+class MpiComm::Hosts final : public HostGroup {
+ public:
+  explicit Hosts(MpiComm& comm) : comm_(comm) {}
+  int rank() const override { return comm_.rank_; }
+  int size() const override { return comm_.size_; }
+  std::string_view name() const override { return comm_.name_; }
+
+  void barrier() override { check_mpi(MPI_Barrier(comm_.impl_->comm), comm_.name_, "barrier"); }
+  void gather_into(std::span<const int64_t> mine, std::span<int64_t> all) override {
+    if (mine.empty()) return;
+    comm_.gather_bytes(mine.data(), static_cast<int64_t>(mine.size_bytes()), all.data());
+  }
+  void exchange_into(std::span<const int64_t> to_each, std::span<int64_t> from_each) override {
+    const int count = static_cast<int>(to_each.size()) / size();
+    check_mpi(MPI_Alltoall(to_each.data(), count, MPI_INT64_T, from_each.data(), count, MPI_INT64_T,
+                           comm_.impl_->comm),
+              comm_.name_, "exchange");
+  }
+  std::unique_ptr<Pending> start(std::span<const Message> together) override {
+    return std::make_unique<Exchange>(comm_, transfers_of(together));
+  }
+
+ private:
+  MpiComm& comm_;
+};
+
+MpiComm::MpiComm(std::unique_ptr<Impl> impl, const MpiOptions& options, const std::string& axis)
+    : impl_(std::move(impl)), options_(options), hosts_(std::make_unique<Hosts>(*this)) {
+  MPI_Comm_set_errhandler(impl_->comm, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(impl_->comm, &rank_);
+  MPI_Comm_size(impl_->comm, &size_);
+  name_ = fmt::format("{}[{}/{}]", axis, rank_, size_);
+}
+
+MpiComm::~MpiComm() = default;
 
 }  // namespace weft

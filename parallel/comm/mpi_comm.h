@@ -41,7 +41,7 @@ class MpiComm final : public Communicator {
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;
   std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
-  void barrier() override;
+  HostGroup& hosts() override { return *hosts_; }
 
   // By a way of the caller's choice; f32 sums, for benchmarks.
   void sum(Exec& exec, View inout, SumWay way);
@@ -56,6 +56,7 @@ class MpiComm final : public Communicator {
   struct Message;
   struct Requests;
   class Exchange;
+  class Hosts;
   MpiComm(std::unique_ptr<Impl> impl, const MpiOptions& options, const std::string& axis);
   void exchange(const char* call, std::span<const Message> messages);
   void post(const char* call, std::span<const Message> messages, Requests& requests);
@@ -70,6 +71,7 @@ class MpiComm final : public Communicator {
   MpiOptions options_;
   int rank_ = 0, size_ = 1;
   std::string name_;
+  std::unique_ptr<HostGroup> hosts_;
 };
 
 }  // namespace weft

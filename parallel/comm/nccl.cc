@@ -12,11 +12,11 @@ kernels::LibraryVersion nccl_version() {
   return {fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100), ""};
 }
 
-std::unique_ptr<Communicator> nccl_over(Exec& exec, Communicator& host, int device) {
+std::unique_ptr<Communicator> nccl_over(HostGroup& hosts, int device) {
   const Plugin plugin("nccl");
   if (!plugin.loaded()) throw Error("NCCL is {}", plugin.why_not());
-  using Make = Communicator*(Exec&, Communicator&, int);
-  return std::unique_ptr<Communicator>(plugin.function<Make>("weft_nccl_over")(exec, host, device));
+  using Make = Communicator*(HostGroup&, int);
+  return std::unique_ptr<Communicator>(plugin.function<Make>("weft_nccl_over")(hosts, device));
 }
 
 }  // namespace weft

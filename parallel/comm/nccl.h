@@ -10,8 +10,8 @@ namespace weft {
 
 kernels::LibraryVersion nccl_version();  // needs no driver
 
-// The group of `host` over device memory; called by all its ranks. An Error where NCCL or the
+// The group of `hosts` over device memory; called by all its ranks. An Error where NCCL or the
 // driver is missing.
-std::unique_ptr<Communicator> nccl_over(Exec& exec, Communicator& host, int device);
+std::unique_ptr<Communicator> nccl_over(HostGroup& hosts, int device);
 
 }  // namespace weft

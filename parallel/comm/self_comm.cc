@@ -15,7 +15,7 @@ void copy(ConstView from, View to) {
 
 }  // namespace
 
-SelfComm::SelfComm(std::string_view axis) : name_(fmt::format("{}[0/1]", axis)) {}
+SelfComm::SelfComm(std::string_view axis) : name_(fmt::format("{}[0/1]", axis)), hosts_(name_) {}
 
 void SelfComm::all_reduce(Exec&, View inout, ReduceOp) { check_all_reduce(*this, inout); }
 

@@ -22,10 +22,11 @@ class SelfComm final : public Communicator {
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;  // to itself, in order
   std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
-  void barrier() override {}
+  HostGroup& hosts() override { return hosts_; }
 
  private:
   std::string name_;
+  SelfHosts hosts_;
 };
 
 }  // namespace weft

@@ -25,11 +25,6 @@ std::unique_ptr<ThreadComm> ThreadGroup::communicator(int rank) const {
 
 void ThreadGroup::fail(const std::string& why) const { state_->hub->fail(why); }
 
-ThreadComm::ThreadComm(std::shared_ptr<ThreadGroup::State> state, int rank)
-    : state_(std::move(state)),
-      rank_(rank),
-      name_(fmt::format("{}[{}/{}]", state_->options.name, rank, state_->size)) {}
-
 int ThreadComm::size() const { return state_->size; }
 
 // A rank that throws inside a call, for whatever reason, would leave the others waiting.
@@ -42,6 +37,57 @@ void ThreadComm::guarded(Call&& call) {
     throw;
   }
 }
+
+// Ranks copy out of each other's memory, as with tensors.
+class ThreadComm::Hosts final : public HostGroup {
+ public:
+  explicit Hosts(ThreadComm& comm) : comm_(comm) {}
+  int rank() const override { return comm_.rank_; }
+  int size() const override { return comm_.size(); }
+  std::string_view name() const override { return comm_.name_; }
+
+  void barrier() override {
+    comm_.guarded([&] {
+      state().agree(rank(), {"barrier", nullptr, nullptr, {}, {}, nullptr});
+      state().part();
+    });
+  }
+  void gather_into(std::span<const int64_t> mine, std::span<int64_t> all) override {
+    collect("gather", mine, 0, static_cast<int64_t>(mine.size()), all);
+  }
+  void exchange_into(std::span<const int64_t> to_each, std::span<int64_t> from_each) override {
+    const auto count = static_cast<int64_t>(to_each.size()) / size();
+    collect("exchange", to_each, rank() * count, count, from_each);
+  }
+  std::unique_ptr<Pending> start(std::span<const Message> together) override;
+
+ private:
+  ThreadGroup::State& state() { return *comm_.state_; }
+
+  // The `count` numbers from `begin` on of every rank's.
+  void collect(const char* call, std::span<const int64_t> mine, int64_t begin, int64_t count,
+               std::span<int64_t> all) {
+    comm_.guarded([&] {
+      const std::string same = fmt::format("{}({} numbers)", call, mine.size());
+      state().agree(rank(), {same, mine.data(), all.data(), {}, {}, nullptr});
+      for (int r = 0; r < size() && count > 0; ++r) {
+        const auto* from = static_cast<const int64_t*>(state().posting(r).from) + begin;
+        std::copy(from, from + count, all.data() + r * count);
+      }
+      state().part();
+    });
+  }
+
+  ThreadComm& comm_;
+};
+
+ThreadComm::ThreadComm(std::shared_ptr<ThreadGroup::State> state, int rank)
+    : state_(std::move(state)),
+      rank_(rank),
+      name_(fmt::format("{}[{}/{}]", state_->options.name, rank, state_->size)),
+      hosts_(std::make_unique<Hosts>(*this)) {}
+
+ThreadComm::~ThreadComm() = default;
 
 void ThreadComm::all_reduce(Exec&, View inout, ReduceOp op) {
   guarded([&] {
@@ -171,19 +217,16 @@ class ThreadComm::Exchange final : public Pending {
   std::vector<Message> messages_;  // others point into it
 };
 
+std::unique_ptr<Pending> ThreadComm::Hosts::start(std::span<const Message> together) {
+  return std::make_unique<Exchange>(comm_, transfers_of(together));
+}
+
 std::unique_ptr<Pending> ThreadComm::start(Exec&, std::span<const Transfer> together) {
   return std::make_unique<Exchange>(*this, together);
 }
 
 void ThreadComm::transfer(Exec&, std::span<const Transfer> together) {
   Exchange(*this, together).wait();
-}
-
-void ThreadComm::barrier() {
-  guarded([&] {
-    state_->agree(rank_, {"barrier", nullptr, nullptr, {}, {}, nullptr});
-    state_->part();
-  });
 }
 
 std::unique_ptr<ThreadComm> ThreadComm::split(int color, int key, const std::string& axis) {

@@ -38,6 +38,7 @@ class ThreadGroup {
 // the message. bf16 sums are carried in f32 and rounded once.
 class ThreadComm final : public Communicator {
  public:
+  ~ThreadComm() override;
   int rank() const override { return rank_; }
   int size() const override;
   std::string_view name() const override { return name_; }
@@ -49,7 +50,7 @@ class ThreadComm final : public Communicator {
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;
   std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
-  void barrier() override;
+  HostGroup& hosts() override { return *hosts_; }
 
   // Called by all ranks: those of equal `color` form a group of their own, ordered by `key` and
   // then by rank. Null for a negative color.
@@ -58,6 +59,7 @@ class ThreadComm final : public Communicator {
  private:
   friend class ThreadGroup;
   class Exchange;
+  class Hosts;
   ThreadComm(std::shared_ptr<ThreadGroup::State> state, int rank);
   template <class Call>
   void guarded(Call&& call);
@@ -66,6 +68,7 @@ class ThreadComm final : public Communicator {
   std::shared_ptr<ThreadGroup::State> state_;
   int rank_;
   std::string name_;
+  std::unique_ptr<HostGroup> hosts_;
 };
 
 // Runs rank(comm, exec) on `size` threads, each with a communicator, one compute thread and memory

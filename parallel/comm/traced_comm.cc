@@ -5,14 +5,13 @@
 #include <cstring>
 #include <vector>
 
-#include "core/host_access.h"
 #include "core/parameter.h"
 #include "parallel/comm/check_views.h"
 
 namespace weft {
 namespace {
 
-// What ranks tell each other, in words of 8 characters: a signature, then the place in the step,
+// A stated call, in words of 8 characters: a signature, then the place in the step,
 // then whether that is in a layer.
 constexpr int64_t kSignature = 24, kPlace = 15, kWords = kSignature + kPlace + 1;
 
@@ -25,27 +24,18 @@ std::string text_at(const int64_t* from, int64_t words) {
   return {text, strnlen(text, static_cast<size_t>(words * 8))};
 }
 
-const int64_t* row(const Tensor& words, int64_t r) { return host<int64_t>(words) + r * kWords; }
-std::string signature_of(const int64_t* told) { return text_at(told, kSignature); }
-std::string place_of(const int64_t* told) { return text_at(told + kSignature, kPlace); }
-bool in_layer(const int64_t* told) { return told[kWords - 1] != 0; }
+std::string signature_of(const int64_t* words) { return text_at(words, kSignature); }
+std::string place_of(const int64_t* words) { return text_at(words + kSignature, kPlace); }
+bool in_layer(const int64_t* words) { return words[kWords - 1] != 0; }
 
 // "all_reduce sum(f32 [4]) in step 3, forward of layer 7"
-std::string call_of(const int64_t* told) {
-  return fmt::format("{} in {}", signature_of(told), place_of(told));
+std::string call_of(const int64_t* words) {
+  return fmt::format("{} in {}", signature_of(words), place_of(words));
 }
 
-// Tags of what is told beside transfers: apart from those that callers choose and those of
-// collectives under way (communicator.cc).
-constexpr int kToldTags = 24576;
-
-// For calls that are not given one.
-struct SmallExec {
-  Ledger ledger;
-  Pool pool{ledger};
-  ThreadPool threads{1};
-  Exec exec{threads, pool, chosen_isa()};
-};
+// Tags of the signatures of transfers: apart from those that callers choose and those of pending
+// collectives (communicator.cc).
+constexpr int kStatedTags = 24576;
 
 }  // namespace
 
@@ -82,10 +72,6 @@ double CommTally::seconds() const {
   return sum;
 }
 
-TracedComm::TracedComm(std::unique_ptr<Communicator> inner, std::string axis, CommTally& tally,
-                       Signatures signatures)
-    : inner_(std::move(inner)), axis_(std::move(axis)), tally_(tally), signatures_(signatures) {}
-
 template <class Call>
 void TracedComm::counted(const char* operation, int64_t bytes, Call&& call) {
   const auto start = std::chrono::steady_clock::now();
@@ -109,13 +95,14 @@ void TracedComm::note(Trace::Kind kind, const char* operation, int64_t bytes, Tr
                       .end = end});
 }
 
-void TracedComm::gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all) {
+std::vector<int64_t> TracedComm::gather_to_compare(std::span<const int64_t> mine) {
   tally_.activity().enter(axis_.c_str(), "comparing calls", std::chrono::steady_clock::now());
-  inner_->all_gather(exec, mine, all);
+  std::vector<int64_t> all = inner_->hosts().gather(mine);
   tally_.activity().leave(std::chrono::steady_clock::now());
+  return all;
 }
 
-void TracedComm::tell(const std::string& signature, int64_t* words) const {
+void TracedComm::state_call(const std::string& signature, int64_t* words) const {
   const Activity::Now now = tally_.activity().now();
   put(signature, kSignature, words);
   put(place_text(now), kPlace, words + kSignature);
@@ -123,38 +110,37 @@ void TracedComm::tell(const std::string& signature, int64_t* words) const {
 }
 
 // Stages are in different layers at the same time; the ranks of one never are.
-bool TracedComm::alike(const int64_t* told, const int64_t* other) const {
-  if (signature_of(told) != signature_of(other)) return false;
+bool TracedComm::alike(const int64_t* one, const int64_t* other) const {
+  if (signature_of(one) != signature_of(other)) return false;
   const bool compared =
-      axis_.find(name_of(Axis::kPipe)) == std::string::npos && (in_layer(told) || in_layer(other));
-  return !compared || place_of(told) == place_of(other);
+      axis_.find(name_of(Axis::kPipe)) == std::string::npos && (in_layer(one) || in_layer(other));
+  return !compared || place_of(one) == place_of(other);
 }
 
-void TracedComm::compare(Exec& exec, const std::string& signature) {
-  if (signatures_ == Signatures::kTrust || size() == 1) return;
-  const Tensor mine = exec.zeros({kWords}, DType::kI64),
-               all = exec.empty({size(), kWords}, DType::kI64);
-  tell(signature, host<int64_t>(mine));
-  gather_to_compare(exec, mine, all);
+void TracedComm::compare(const std::string& signature) {
+  if (!compares()) return;
+  std::vector<int64_t> mine(kWords);
+  state_call(signature, mine.data());
+  const std::vector<int64_t> all = gather_to_compare(mine);
   for (int r = 1; r < size(); ++r) {
-    if (alike(row(all, 0), row(all, r))) continue;
-    throw Error("ranks of {} disagree: rank 0 calls {}; rank {} calls {}", axis_,
-                call_of(row(all, 0)), r, call_of(row(all, r)));
+    const int64_t *first = all.data(), *other = first + r * kWords;
+    if (alike(first, other)) continue;
+    throw Error("ranks of {} disagree: rank 0 calls {}; rank {} calls {}", axis_, call_of(first), r,
+                call_of(other));
   }
 }
 
-void TracedComm::compare_amounts(Exec& exec, const char* call, const char* unit,
-                                 std::span<const int64_t> sent, std::span<const int64_t> expected) {
-  if (signatures_ == Signatures::kTrust || size() == 1) return;
+void TracedComm::compare_amounts(const char* call, const char* unit, std::span<const int64_t> sent,
+                                 std::span<const int64_t> expected) {
+  if (!compares()) return;
   const int64_t n = size();
-  const Tensor mine = exec.empty({2 * n}, DType::kI64), all = exec.empty({n, 2 * n}, DType::kI64);
-  std::copy(sent.begin(), sent.end(), host<int64_t>(mine));
-  std::copy(expected.begin(), expected.end(), host<int64_t>(mine) + n);
-  gather_to_compare(exec, mine, all);
+  std::vector<int64_t> mine(sent.begin(), sent.end());
+  mine.insert(mine.end(), expected.begin(), expected.end());
+  const std::vector<int64_t> all = gather_to_compare(mine);
   for (int64_t from = 0; from < n; ++from) {
     for (int64_t to = 0; to < n; ++to) {
-      const int64_t leaves = host<int64_t>(all)[from * 2 * n + to];
-      const int64_t comes = host<int64_t>(all)[to * 2 * n + n + from];
+      const int64_t leaves = all[static_cast<size_t>(from * 2 * n + to)];
+      const int64_t comes = all[static_cast<size_t>(to * 2 * n + n + from)];
       if (leaves == comes) continue;
       throw Error(
           "ranks of {} disagree in {}, {}: rank {} sends {} {} to rank {}, which expects {}", axis_,
@@ -164,28 +150,28 @@ void TracedComm::compare_amounts(Exec& exec, const char* call, const char* unit,
 }
 
 void TracedComm::all_reduce(Exec& exec, View inout, ReduceOp op) {
-  compare(exec, signature(op == ReduceOp::kSum ? "all_reduce sum" : "all_reduce max", inout));
+  compare(signature(op == ReduceOp::kSum ? "all_reduce sum" : "all_reduce max", inout));
   const int64_t bytes = 2 * (size() - 1) * bytes_of(inout) / size();
   counted("all_reduce", bytes, [&] { inner_->all_reduce(exec, inout, op); });
 }
 
 void TracedComm::all_gather(Exec& exec, ConstView mine, View all) {
-  compare(exec, signature("all_gather", mine));
+  compare(signature("all_gather", mine));
   counted("all_gather", (size() - 1) * bytes_of(mine),
           [&] { inner_->all_gather(exec, mine, all); });
 }
 
 void TracedComm::reduce_scatter(Exec& exec, ConstView all, View mine) {
-  compare(exec, signature("reduce_scatter", mine));
+  compare(signature("reduce_scatter", mine));
   counted("reduce_scatter", (size() - 1) * bytes_of(mine),
           [&] { inner_->reduce_scatter(exec, all, mine); });
 }
 
 void TracedComm::all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows,
                               View recv, std::span<const int64_t> recv_rows) {
-  compare(exec, row_signature(send));
+  compare(row_signature(send));
   check_all_to_all(*this, send, send_rows, recv, recv_rows);
-  compare_amounts(exec, "all_to_all_v", "rows", send_rows, recv_rows);
+  compare_amounts("all_to_all_v", "rows", send_rows, recv_rows);
   const int64_t elsewhere = send.rows() - send_rows[static_cast<size_t>(rank())];
   counted("all_to_all_v", elsewhere * send.width() * size_of(send.dtype),
           [&] { inner_->all_to_all_v(exec, send, send_rows, recv, recv_rows); });
@@ -199,49 +185,50 @@ int64_t TracedComm::bytes_sent(std::span<const Transfer> together) const {
   return bytes;
 }
 
-// What both ends say of transfers, under way beside the data. The receiving end compares: it is the
-// one that a mistake would give wrong numbers or keep waiting.
-class TracedComm::Told {
+// The signatures that both ends of transfers state, sent beside the data. The receiving end
+// compares: it is the one that a mistake would give wrong numbers or keep waiting.
+class TracedComm::StatedTransfers {
  public:
-  Told(TracedComm& comm, Exec& exec, std::span<const Transfer> together) : comm_(comm) {
-    if (comm.signatures_ == Signatures::kTrust || comm.size() == 1) return;
-    const auto count = static_cast<int64_t>(together.size());
-    mine_ = exec.zeros({count, kWords}, DType::kI64);
-    theirs_ = exec.zeros({count, kWords}, DType::kI64);
-    std::vector<Transfer> words;
-    for (int64_t i = 0; i < count; ++i) {
-      Transfer one = together[static_cast<size_t>(i)];
-      comm.tell(fmt::format("{} {}", name_of(one.data.dtype), one.data.shape),
-                host<int64_t>(mine_) + i * kWords);
+  StatedTransfers(TracedComm& comm, std::span<const Transfer> together) : comm_(comm) {
+    if (!comm.compares()) return;
+    using Message = HostGroup::Message;
+    mine_.resize(together.size() * kWords);
+    theirs_.resize(mine_.size());
+    std::vector<Message> messages;
+    for (size_t i = 0; i < together.size(); ++i) {
+      const Transfer& one = together[i];
+      comm.state_call(fmt::format("{} {}", name_of(one.data.dtype), one.data.shape),
+                      mine_.data() + i * kWords);
       if (one.peer == comm.rank()) continue;
       const bool receives = one.kind == Transfer::Kind::kRecv;
       if (receives) expected_.emplace_back(i, one.peer);
-      one.data = (receives ? theirs_ : mine_).row(i);
-      one.tag += kToldTags;
-      words.push_back(one);
+      messages.push_back({receives ? Message::Kind::kReceive : Message::Kind::kSend, one.peer,
+                          std::span(receives ? theirs_ : mine_).subspan(i * kWords, kWords),
+                          one.tag + kStatedTags});
     }
-    pending_ = comm.inner_->start(exec, words);
+    pending_ = comm.inner_->hosts().start(messages);
   }
 
   void compare() {
     if (!pending_) return;
     pending_->wait();
     for (const auto& [i, peer] : expected_) {
-      if (comm_.alike(row(theirs_, i), row(mine_, i))) continue;
+      const int64_t *theirs = theirs_.data() + i * kWords, *mine = mine_.data() + i * kWords;
+      if (comm_.alike(theirs, mine)) continue;
       throw Error("ranks of {} disagree: rank {} sends {}; rank {} receives {}", comm_.axis_, peer,
-                  call_of(row(theirs_, i)), comm_.rank(), call_of(row(mine_, i)));
+                  call_of(theirs), comm_.rank(), call_of(mine));
     }
   }
 
  private:
   TracedComm& comm_;
-  Tensor mine_, theirs_;                           // [transfers, kWords]
-  std::vector<std::pair<int64_t, int>> expected_;  // which of them are received, from whom
-  std::unique_ptr<Pending> pending_;
+  std::vector<int64_t> mine_, theirs_;            // [transfers, kWords]
+  std::vector<std::pair<size_t, int>> expected_;  // received transfers, and from whom
+  std::unique_ptr<Pending> pending_;              // given up before the memory goes away
 };
 
 void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
-  Told(*this, exec, together).compare();
+  StatedTransfers(*this, together).compare();
   counted("transfer", bytes_sent(together), [&] { inner_->transfer(exec, together); });
 }
 
@@ -249,17 +236,17 @@ void TracedComm::transfer(Exec& exec, std::span<const Transfer> together) {
 class TracedComm::Timed final : public Pending {
  public:
   Timed(TracedComm& comm, const char* operation, Trace::Time begun, std::unique_ptr<Pending> inner,
-        std::unique_ptr<Told> told = nullptr)
+        std::unique_ptr<StatedTransfers> stated = nullptr)
       : comm_(comm),
         operation_(operation),
         begun_(begun),
         inner_(std::move(inner)),
-        told_(std::move(told)) {}
+        stated_(std::move(stated)) {}
 
   void wait() override {
     const auto start = std::chrono::steady_clock::now();
     comm_.tally_.activity().enter(comm_.axis_.c_str(), operation_, start);
-    if (told_) told_->compare();
+    if (stated_) stated_->compare();
     inner_->wait();
     const auto end = std::chrono::steady_clock::now();
     comm_.tally_.activity().leave(end);
@@ -274,26 +261,26 @@ class TracedComm::Timed final : public Pending {
   const char* operation_;
   Trace::Time begun_;
   std::unique_ptr<Pending> inner_;
-  std::unique_ptr<Told> told_;
+  std::unique_ptr<StatedTransfers> stated_;
 };
 
 std::unique_ptr<Pending> TracedComm::start(Exec& exec, std::span<const Transfer> together) {
-  auto told = std::make_unique<Told>(*this, exec, together);
+  auto stated = std::make_unique<StatedTransfers>(*this, together);
   const auto begun = Trace::Clock::now();
   std::unique_ptr<Pending> pending;
   counted("transfer", bytes_sent(together), [&] { pending = inner_->start(exec, together); });
-  return std::make_unique<Timed>(*this, "transfer", begun, std::move(pending), std::move(told));
+  return std::make_unique<Timed>(*this, "transfer", begun, std::move(pending), std::move(stated));
 }
 
 std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective& what,
                                                     std::vector<Transfer> parts) {
-  compare(exec, what.signature);
+  compare(what.signature);
   std::vector<int64_t> sent(static_cast<size_t>(size())), expected(sent);
   for (const Transfer& part : parts) {
     auto& amounts = part.kind == Transfer::Kind::kSend ? sent : expected;
     amounts[static_cast<size_t>(part.peer)] += bytes_of(part.data);
   }
-  compare_amounts(exec, what.name, "bytes", sent, expected);
+  compare_amounts(what.name, "bytes", sent, expected);
   const auto begun = Trace::Clock::now();
   std::unique_ptr<Pending> pending;
   counted(what.name, bytes_sent(parts),
@@ -301,12 +288,45 @@ std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective
   return std::make_unique<Timed>(*this, what.name, begun, std::move(pending));
 }
 
-void TracedComm::barrier() {
-  if (signatures_ == Signatures::kCompare) {
-    SmallExec small;
-    compare(small.exec, "barrier");
+// Counted and compared like tensors.
+class TracedComm::Hosts final : public HostGroup {
+ public:
+  explicit Hosts(TracedComm& comm) : comm_(comm), inner_(comm.inner_->hosts()) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::string_view name() const override { return inner_.name(); }
+
+  void barrier() override {
+    comm_.compare("barrier");
+    comm_.counted("barrier", 0, [&] { inner_.barrier(); });
   }
-  counted("barrier", 0, [&] { inner_->barrier(); });
-}
+  void gather_into(std::span<const int64_t> mine, std::span<int64_t> all) override {
+    comm_.compare(fmt::format("gather({} numbers)", mine.size()));
+    comm_.counted("gather", (size() - 1) * static_cast<int64_t>(mine.size_bytes()),
+                  [&] { inner_.gather_into(mine, all); });
+  }
+  void exchange_into(std::span<const int64_t> to_each, std::span<int64_t> from_each) override {
+    comm_.compare(fmt::format("exchange({} numbers)", to_each.size()));
+    comm_.counted("exchange", (size() - 1) * static_cast<int64_t>(to_each.size_bytes()) / size(),
+                  [&] { inner_.exchange_into(to_each, from_each); });
+  }
+  std::unique_ptr<Pending> start(std::span<const Message> together) override {
+    return inner_.start(together);
+  }
+
+ private:
+  TracedComm& comm_;
+  HostGroup& inner_;
+};
+
+TracedComm::TracedComm(std::unique_ptr<Communicator> inner, std::string axis, CommTally& tally,
+                       Signatures signatures)
+    : inner_(std::move(inner)),
+      axis_(std::move(axis)),
+      tally_(tally),
+      signatures_(signatures),
+      hosts_(std::make_unique<Hosts>(*this)) {}
+
+TracedComm::~TracedComm() = default;
 
 }  // namespace weft

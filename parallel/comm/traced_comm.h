@@ -2,7 +2,9 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/report/trace.h"
 #include "parallel/comm/communicator.h"
@@ -50,6 +52,7 @@ class TracedComm final : public Communicator {
  public:
   TracedComm(std::unique_ptr<Communicator> inner, std::string axis, CommTally& tally,
              Signatures signatures = Signatures::kTrust);
+  ~TracedComm() override;
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
@@ -62,30 +65,33 @@ class TracedComm final : public Communicator {
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;
   std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
-  void barrier() override;
+  HostGroup& hosts() override { return *hosts_; }
   std::unique_ptr<Pending> start_together(Exec& exec, const Collective& what,
                                           std::vector<Transfer> parts) override;
 
  private:
+  class Hosts;
   class Timed;
-  class Told;
+  class StatedTransfers;
   template <class Call>
   void counted(const char* operation, int64_t bytes, Call&& call);
   void note(Trace::Kind kind, const char* operation, int64_t bytes, Trace::Time begin,
             Trace::Time end);
-  void gather_to_compare(Exec& exec, const Tensor& mine, const Tensor& all);
+  std::vector<int64_t> gather_to_compare(std::span<const int64_t> mine);
+  bool compares() const { return signatures_ == Signatures::kCompare && size() > 1; }
   int64_t bytes_sent(std::span<const Transfer> together) const;
-  void compare(Exec& exec, const std::string& signature);
-  void tell(const std::string& signature, int64_t* words) const;
-  bool alike(const int64_t* told, const int64_t* other) const;
+  void compare(const std::string& signature);
+  void state_call(const std::string& signature, int64_t* words) const;
+  bool alike(const int64_t* one, const int64_t* other) const;
   // What each rank sends to each against what that one expects, in `unit`.
-  void compare_amounts(Exec& exec, const char* call, const char* unit,
-                       std::span<const int64_t> sent, std::span<const int64_t> expected);
+  void compare_amounts(const char* call, const char* unit, std::span<const int64_t> sent,
+                       std::span<const int64_t> expected);
 
   std::unique_ptr<Communicator> inner_;
   std::string axis_;
   CommTally& tally_;
   Signatures signatures_;
+  std::unique_ptr<HostGroup> hosts_;
 };
 
 }  // namespace weft

@@ -156,7 +156,7 @@ TEST(DataParallel, ACheckpointIsReadByAnyNumberOfRanks) {
       const double loss = trainer.step(s, s * 12, source).loss;
       if (mesh.rank() == 0) uninterrupted.push_back(loss);
       if (s == 1) {
-        save_checkpoint(runtime.exec(), mesh.world(), folder / "c",
+        save_checkpoint(runtime.exec(), mesh.hosts(), folder / "c",
                         {.step = 2, .updates = trainer.updates()}, trainer.tensors_to_save(), 0);
       }
     }

@@ -154,7 +154,7 @@ TEST(ExpertParallel, ACheckpointIsReadUnderAnyPlacement) {
         const double loss = trainer.step(s, s * 12, source_of(config)).loss;
         if (mesh.rank() == 0) uninterrupted.push_back(loss);
         if (s != 1) continue;
-        save_checkpoint(runtime.exec(), mesh.world(), folder / "c",
+        save_checkpoint(runtime.exec(), mesh.hosts(), folder / "c",
                         {.step = 2, .updates = trainer.updates()}, trainer.tensors_to_save(), 0);
       }
     });

@@ -120,7 +120,7 @@ class Noting final : public Communicator {
   std::unique_ptr<Pending> start(Exec& e, std::span<const Transfer> together) override {
     return inner_->start(e, together);
   }
-  void barrier() override { inner_->barrier(); }
+  HostGroup& hosts() override { return inner_->hosts(); }
   std::unique_ptr<Pending> start_together(Exec& e, const Collective& what,
                                           std::vector<Transfer> parts) override {
     notes_.add(Moment::Kind::kStart, what.name);

@@ -205,7 +205,7 @@ TEST(Pipeline, ACheckpointIsReadByAnyNumberOfStages) {
     on_ranks(layouts[writer].second, layouts[writer].first,
              [&](Trainer& trainer, Runtime& runtime, Mesh& mesh) {
                for (int64_t s = 0; s < 2; ++s) trainer.step(s, s * 6, source);
-               save_checkpoint(runtime.exec(), mesh.world(), place,
+               save_checkpoint(runtime.exec(), mesh.hosts(), place,
                                {.step = 2, .updates = trainer.updates()}, trainer.tensors_to_save(),
                                0);
              });

@@ -87,7 +87,7 @@ TEST(Saves, LearnFromTheWordsOfAStepAlone) {
   config.run.dir = folder / "run";
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
     if (world.rank() != 0) return;
-    Saves saves(config, exec, world, {[](const auto&) {}, [](const auto&) {}});
+    Saves saves(config, exec, world.hosts(), {[](const auto&) {}, [](const auto&) {}});
     EXPECT_EQ(saves.words(true), (std::vector<int64_t>{1, 0}));
     EXPECT_FALSE(saves.after_step(std::vector<int64_t>{0, 0, 0, 0}));
     EXPECT_TRUE(saves.after_step(std::vector<int64_t>{0, 0, 1, 0})) << "the second was asked";

@@ -23,12 +23,12 @@ TEST(SharedPass, GivesEveryRankTheHashesOfTheFiles) {
   ASSERT_EQ(pass_blocks(data), 4);
   for (const int size : {1, 3, 5}) {
     run_ranks(size, [&](ThreadComm& ranks, Exec& exec) {
-      const DatasetHashes hashes = check_together(data, 6, exec, ranks);
+      const DatasetHashes hashes = check_together(data, 6, exec, ranks.hosts());
       EXPECT_EQ(hashes.bin, content_hash(folder / "x.bin"));
       EXPECT_EQ(hashes.idx, content_hash(folder / "x.idx"));
       // Every rank reports the token that one of them found.
       const std::string message =
-          message_of<ConfigError>([&] { check_together(data, 5, exec, ranks); });
+          message_of<ConfigError>([&] { check_together(data, 5, exec, ranks.hosts()); });
       EXPECT_NE(message.find("x.bin: byte 0: token 5"), std::string::npos) << message;
     });
   }
@@ -44,7 +44,7 @@ TEST(SharedPass, RefusesFilesThatDifferBetweenRanks) {
   run_ranks(3, [&](ThreadComm& ranks, Exec& exec) {
     const IndexedDataset data(folder / (ranks.rank() == 2 ? "b" : "a"));
     const std::string message =
-        message_of<ConfigError>([&] { check_together(data, 6, exec, ranks); });
+        message_of<ConfigError>([&] { check_together(data, 6, exec, ranks.hosts()); });
     EXPECT_NE(message.find("10 bytes for rank 0 and 12 for rank 2"), std::string::npos) << message;
   });
 }

@@ -133,7 +133,7 @@ void write_by(const Case& c, const std::string& folder) {
     for (const SavedTensor& t : rank.everything()) {
       each_element(t, [&](int64_t i, float& x) { x = value_of(t.name, i); });
     }
-    save_checkpoint(exec, rank.mesh->world(), folder, {.step = 3},
+    save_checkpoint(exec, rank.mesh->hosts(), folder, {.step = 3},
                     rank.optimizer->tensors_to_save(), 0);
   });
 }
@@ -145,14 +145,13 @@ TEST_P(CheckpointLayouts, AreReadByAllOthers) {
   write_by(kLayouts[GetParam()], folder / "c");
   const FoundCheckpoint found = verify_completely(folder / "c/step-000000003");
   for (const Case& reader : kLayouts) {
-    run_ranks(reader.world, [&](ThreadComm& world, Exec& exec) {
+    run_ranks(reader.world, [&](ThreadComm& world, Exec&) {
       for (const bool newest : {false, true}) {  // while it is checked, or only read
         RankState rank(reader, world);
         const std::vector<SavedTensor> all = rank.everything();
         if (newest) {
-          load_newest(exec, world,
-                      {folder / "c", [](const std::string& what) { FAIL() << what; },
-                       [&](const FoundCheckpoint&) { return all; }});
+          load_newest(world.hosts(), {folder / "c", [](const std::string& what) { FAIL() << what; },
+                                      [&](const FoundCheckpoint&) { return all; }});
         } else {
           load_tensors(found, all);
         }
@@ -179,7 +178,8 @@ TEST(CheckpointReader, OpensOnlyTheFilesItNeeds) {
     return {"w", {8, 3}, slices_of(spec(0), here), exec.zeros(local_shape(spec(0), here))};
   };
   run_ranks(4, [&](ThreadComm& world, Exec& exec) {
-    save_checkpoint(exec, world, folder / "c", {.step = 1}, {piece(exec, world.rank(), 4)}, 0);
+    save_checkpoint(exec, world.hosts(), folder / "c", {.step = 1}, {piece(exec, world.rank(), 4)},
+                    0);
   });
   const FoundCheckpoint found = verify_checkpoint(folder / "c/step-000000001");
   ASSERT_EQ(found.manifest.files.size(), 4u);

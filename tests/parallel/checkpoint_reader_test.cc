@@ -163,7 +163,7 @@ TEST(LoadNewest, TakesNoOtherFailureForDamage) {
         before();
         return std::vector{into};
       };
-      load_newest(exec, world,
+      load_newest(world.hosts(),
                   {folder / "c", [&](const std::string& what) { said.push_back(what); }, tensors});
     };
     std::optional<NoMoreFiles> limit;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 TEST(CheckpointSaver, SavesWhatWasThereWhenItBegan) {
   const ScratchFolder folder;
   run_ranks(3, [&](ThreadComm& world, Exec& exec) {
-    CheckpointSaver saver(exec, world,
+    CheckpointSaver saver(exec, world.hosts(),
                           {.folder = folder / "c", .where = CheckpointSaver::Where::kBackground});
     for (int step = 1; step <= 3; ++step) {
       const auto at_step = static_cast<float>(step);
@@ -37,7 +37,7 @@ TEST(CheckpointSaver, SavesWhatWasThereWhenItBegan) {
 TEST(CheckpointSaver, IsDoneWhenTheWordsOfAllRanksSaySo) {
   const ScratchFolder folder;
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
-    CheckpointSaver saver(exec, world,
+    CheckpointSaver saver(exec, world.hosts(),
                           {.folder = folder / "c", .where = CheckpointSaver::Where::kBackground});
     EXPECT_EQ(saver.word(), 0);
     EXPECT_FALSE(saver.advance(std::vector<int64_t>{0, 0}));
@@ -70,7 +70,8 @@ TEST(CheckpointSaver, TellsAllRanksOfTheOneThatFailedAndKeepsWhatWas) {
         const SaveHook fail = [&](int64_t, SaveMoment moment, const SaveProgress&) {
           if (at == Failing({world.rank(), moment})) throw Error("injected");
         };
-        CheckpointSaver saver(exec, world, {.folder = path, .keep = 1, .where = where, .at = fail});
+        CheckpointSaver saver(exec, world.hosts(),
+                              {.folder = path, .keep = 1, .where = where, .at = fail});
         EXPECT_FALSE(saver.begin({.step = step},
                                  {rows_of(exec, world.rank(), 2, static_cast<float>(step))}));
         const std::string failure = saver.finish()->failure;
@@ -125,7 +126,7 @@ TEST(LoadNewest, GoesBackToAWholeCheckpointOnAllRanks) {
   const ScratchFolder folder;
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
     for (int64_t step = 1; step <= 3; ++step) {
-      save_checkpoint(exec, world, folder / "c", {.step = step},
+      save_checkpoint(exec, world.hosts(), folder / "c", {.step = step},
                       {rows_of(exec, world.rank(), 2, static_cast<float>(step))}, 0);
     }
   });
@@ -144,7 +145,7 @@ TEST(LoadNewest, GoesBackToAWholeCheckpointOnAllRanks) {
       return {{"parameters/w", {8, 5}, {{{0, 0}, {8, 5}}}, all}};
     };
     const auto report = [&](const std::string& what) { said.push_back(what); };
-    const auto found = load_newest(exec, world, {folder / "c", report, tensors});
+    const auto found = load_newest(world.hosts(), {folder / "c", report, tensors});
     ASSERT_TRUE(found);
     EXPECT_EQ(found->manifest.step, 1);
     for (int64_t i = 0; i < all.elements(); ++i) EXPECT_EQ(host<float>(all)[i], 1);

@@ -301,7 +301,48 @@ TEST_P(CommunicatorLaws, CollectivesTravelWhileTheCallerGoesOn) {
         counts.find(fmt::format("rank 0 sends 12 bytes to rank {}, which expects 24", ranks - 1)),
         std::string::npos)
         << counts;
-    comm.barrier();
+    comm.hosts().barrier();
+  });
+}
+
+TEST_P(CommunicatorLaws, HostsAgreeOnNumbersAndTexts) {
+  on_ranks([&](Communicator& comm, const Splitter& split, Exec&) {
+    CommTally tally;
+    TracedComm traced(split(0, comm.rank(), "data"), "data", tally, Signatures::kCompare);
+    for (HostGroup* hosts : {&comm.hosts(), &traced.hosts()}) {
+      ASSERT_EQ(hosts->size(), ranks);
+      ASSERT_EQ(hosts->rank(), comm.rank());
+      std::vector<int64_t> twice;
+      for (int64_t r = 0; r < ranks; ++r) twice.insert(twice.end(), {r, -r});
+      const std::vector<int64_t> mine = {comm.rank(), -comm.rank()};
+      EXPECT_EQ(hosts->gather(mine), twice);
+      EXPECT_EQ(hosts->sum(int64_t{comm.rank()}), int64_t{ranks} * (ranks - 1) / 2);
+      EXPECT_EQ(hosts->max(int64_t{comm.rank()}), ranks - 1);
+      EXPECT_EQ(hosts->sums(std::vector<int64_t>{1, comm.rank()}),
+                (std::vector<int64_t>{ranks, int64_t{ranks} * (ranks - 1) / 2}));
+      EXPECT_EQ(hosts->gather(std::vector<int64_t>{}), std::vector<int64_t>{});
+      // Rank f sends rank t the numbers f and t.
+      std::vector<int64_t> out, in;
+      for (int64_t r = 0; r < ranks; ++r) {
+        out.insert(out.end(), {comm.rank(), r});
+        in.insert(in.end(), {r, comm.rank()});
+      }
+      EXPECT_EQ(hosts->exchange(out), in);
+      double sum = 0;  // in rank order, so to the bit
+      for (int r = 0; r < ranks; ++r) sum += 0.1 * (r + 1);
+      EXPECT_EQ(hosts->sum(0.1 * (comm.rank() + 1)), sum);
+      std::vector<std::string> texts;
+      for (int r = 0; r < ranks; ++r) texts.emplace_back(static_cast<size_t>(5 * r), 'a' + r);
+      EXPECT_EQ(hosts->gather_texts(texts[static_cast<size_t>(comm.rank())]), texts);
+      EXPECT_EQ(hosts->text_of_first(fmt::format("of {}", comm.rank())), "of 0");
+      hosts->barrier();
+    }
+    EXPECT_EQ(tally.of("data", "exchange").bytes, (ranks - 1) * 16);
+    if (ranks == 1) return;
+    const std::string message = message_of<Error>(
+        [&] { traced.hosts().gather(std::vector<int64_t>(comm.rank() == 0 ? 2 : 3)); });
+    EXPECT_NE(message.find("rank 0 calls gather(2 numbers)"), std::string::npos) << message;
+    comm.hosts().barrier();
   });
 }
 
@@ -318,7 +359,7 @@ TEST_P(CommunicatorLaws, SplitsIntoGroupsThatWorkSideBySide) {
     int32_t sum = 0;
     for (int r = color; r < ranks; r += 2) sum += r;
     EXPECT_EQ(host<int32_t>(t)[2], sum);
-    comm.barrier();
+    comm.hosts().barrier();
   });
 }
 
@@ -356,14 +397,14 @@ TEST_P(CommunicatorLaws, TracingCountsWhatLeavesTheRank) {
     const Tensor out = exec.zeros({2 * ranks, 3}, DType::kI64),
                  in = exec.zeros({2 * ranks, 3}, DType::kI64);
     traced.all_to_all_v(exec, out, rows, in, rows);
-    traced.barrier();
+    traced.hosts().barrier();
     EXPECT_EQ(tally.of("sequence", "all_gather").bytes, (ranks - 1) * 24);
     EXPECT_EQ(tally.of("sequence", "reduce_scatter").bytes, (ranks - 1) * 24);
     EXPECT_EQ(tally.of("sequence", "all_reduce").bytes, 2 * (ranks - 1) * 2);
     EXPECT_EQ(tally.of("sequence", "all_to_all_v").bytes, (ranks - 1) * 48);
     EXPECT_EQ(tally.of_axis("sequence").calls, 5);
     EXPECT_EQ(tally.bytes_by_axis().at("sequence"), tally.of_axis("sequence").bytes);
-    traced.barrier();
+    traced.hosts().barrier();
   });
 }
 
@@ -394,7 +435,7 @@ TEST_P(CommunicatorLaws, TracingNamesBothCallsWhenRanksDisagree) {
         counts.find(fmt::format("rank 0 sends 1 rows to rank {}, which expects 2", ranks - 1)),
         std::string::npos)
         << counts;
-    comm.barrier();
+    comm.hosts().barrier();
   });
 }
 
@@ -409,7 +450,7 @@ TEST_P(CommunicatorLaws, TracingComparesBarriers) {
     const std::string message = message_of<Error>([&] {
       const Tensor t = exec.zeros({4});
       if (odd)
-        traced.barrier();
+        traced.hosts().barrier();
       else
         traced.all_reduce(exec, t, ReduceOp::kSum);
     });
@@ -417,7 +458,7 @@ TEST_P(CommunicatorLaws, TracingComparesBarriers) {
               fmt::format("ranks of data disagree: rank 0 calls all_reduce sum(f32 [4]) in "
                           "step 3, summing gradients; rank {} calls barrier in step 3, saving",
                           ranks - 1));
-    comm.barrier();
+    comm.hosts().barrier();
   });
 }
 
@@ -459,7 +500,7 @@ TEST_P(CommunicatorLaws, TracingComparesTransfers) {
                 "");  // stages run different layers
     }
     EXPECT_EQ(tally.of("pipe", "transfer").bytes, 2 * 24);  // control words do not count
-    comm.barrier();
+    comm.hosts().barrier();
   });
 }
 
@@ -484,7 +525,7 @@ TEST_P(CommunicatorLaws, TracingTellsLayersApart) {
                     "forward of layer 1; rank {} calls all_reduce sum(f32 [4]) in step 3, "
                     "forward of layer 2",
                     ranks - 1));
-    comm.barrier();
+    comm.hosts().barrier();
   });
 }
 

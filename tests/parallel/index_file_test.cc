@@ -76,7 +76,7 @@ TEST(IndexFile, ShowsEveryTensorWholeToTheHdf5Library) {
         boxes(exec, "adam/m/stacked", {8, 2},
               {{{half.begin, 0}, {half.size(), 2}}, {{4 + half.begin, 0}, {half.size(), 2}}})};
     if (rank == 1) mine.push_back(boxes(exec, "adam/v/on_one_rank", {2, 2}, {{{0, 0}, {2, 2}}}));
-    CheckpointSaver saver(exec, world,
+    CheckpointSaver saver(exec, world.hosts(),
                           {.folder = folder / "c", .where = CheckpointSaver::Where::kForeground});
     std::optional<SaveResult> result = saver.begin({.step = 5}, mine);
     if (!result) result = saver.finish();

@@ -23,8 +23,8 @@ TEST(Nccl, HasAVersionOrAReason) {
 TEST(Nccl, AGroupWithoutADriverIsAnErrorInWords) {
   if (nccl_version().version.empty()) GTEST_SKIP() << "NCCL is " << nccl_version().why_not;
   if (find_cuda_driver().why_not.empty()) GTEST_SKIP() << "there is a GPU here";
-  run_ranks(1, [](ThreadComm& world, Exec& exec) {
-    const std::string why = message_of<Error>([&] { nccl_over(exec, world, 0); });
+  run_ranks(1, [](ThreadComm& world, Exec&) {
+    const std::string why = message_of<Error>([&] { nccl_over(world.hosts(), 0); });
     EXPECT_NE(why.find("world[0/1] in cuda"), std::string::npos) << why;
     EXPECT_NE(why.find("driver"), std::string::npos) << why;
   });

@@ -229,7 +229,7 @@ void save(
     const SaveHook hook = [&](int64_t, SaveMoment moment, const SaveProgress&) {
       at(world.rank(), moment);
     };
-    CheckpointSaver saver(exec, world,
+    CheckpointSaver saver(exec, world.hosts(),
                           {.folder = folder,
                            .keep = keep,
                            .others = {{"words", fmt::format("of step {}", step)}},

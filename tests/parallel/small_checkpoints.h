@@ -32,8 +32,8 @@ inline float value_in(const FoundCheckpoint& found) {
 inline std::optional<FoundCheckpoint> newest_whole(const std::string& folder,
                                                    const ReportDamage& report) {
   Rig rig(1);
-  SelfComm self;
-  return use_newest(rig.exec, self, published_checkpoints(folder), report,
+  SelfHosts self;
+  return use_newest(self, published_checkpoints(folder), report,
                     [](const FoundCheckpoint& found) { verify_checkpoint(found.path); });
 }
 inline FoundCheckpoint newest(const std::string& folder) {

@@ -184,7 +184,7 @@ TEST_P(ThreadCommOf, TransfersAmongSomeRanksOnly) {
     if (comm.rank() == 1)
       comm.transfer(exec, std::vector<Transfer>{{Transfer::Kind::kRecv, 0, data}});
     EXPECT_EQ(host<float>(data)[2], value(std::max(0, comm.rank() == 1 ? 0 : comm.rank()), 2));
-    comm.barrier();
+    comm.hosts().barrier();
   });
 }
 
@@ -193,9 +193,9 @@ TEST_P(ThreadCommOf, NobodyPassesABarrierAlone) {
   run_ranks(ranks, [&](Communicator& comm, Exec&) {
     for (int round = 1; round <= 20; ++round) {
       ++before;
-      comm.barrier();
+      comm.hosts().barrier();
       EXPECT_EQ(before.load(), round * ranks);
-      comm.barrier();
+      comm.hosts().barrier();
     }
   });
 }
@@ -284,7 +284,7 @@ TEST(ThreadComm, TellsAllRanksAboutAnotherType) {
 TEST(ThreadComm, TellsAllRanksAboutAnotherOperation) {
   expect_disagreement(2, {"rank 0 calls barrier", "rank 1 calls all_reduce max(f32 [4])"},
                       [](Communicator& comm, Exec& exec) {
-                        if (comm.rank() == 0) return comm.barrier();
+                        if (comm.rank() == 0) return comm.hosts().barrier();
                         comm.all_reduce(exec, exec.zeros({4}), ReduceOp::kMax);
                       });
 }
@@ -320,7 +320,7 @@ TEST(ThreadComm, AnExceptionReleasesTheOthersAndComesOut) {
       if (comm.rank() == 1) throw ConfigError("the reason");
       try {
         const Tensor x = exec.zeros({3});
-        if (comm.rank() == 0) pair->barrier();  // split groups are released too
+        if (comm.rank() == 0) pair->hosts().barrier();  // split groups are released too
         if (comm.rank() == 2)
           comm.transfer(exec, std::vector<Transfer>{{Transfer::Kind::kSend, 3, x}});
         if (comm.rank() == 3)
@@ -352,7 +352,7 @@ TEST(ThreadComm, ATimeoutSaysWhoWaitsWhere) {
     run_ranks(3,
               [&](Communicator& comm, Exec& exec) {
                 const Tensor x = exec.zeros({3});
-                if (comm.rank() == 0) comm.barrier();
+                if (comm.rank() == 0) comm.hosts().barrier();
                 if (comm.rank() == 1) {
                   comm.transfer(exec, std::vector<Transfer>{{Transfer::Kind::kRecv, 2, x}});
                 }
@@ -388,7 +388,7 @@ TEST(SelfComm, IsAGroupOfOne) {
   EXPECT_THROW(comm.transfer(rig.exec, std::vector<Transfer>{{Transfer::Kind::kRecv, 0, z}}),
                Error);
   EXPECT_THROW(comm.all_reduce(rig.exec, x.view().columns(0, 1), ReduceOp::kSum), Error);
-  comm.barrier();
+  comm.hosts().barrier();
 }
 
 }  // namespace

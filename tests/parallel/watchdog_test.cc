@@ -154,7 +154,7 @@ TEST(Activity, FollowsTheCallsOfACommunicator) {
   TracedComm comm(std::make_unique<SelfComm>("self"), "data", tally);
   EXPECT_EQ(tally.activity().now().calls, 0);
   EXPECT_EQ(place_text(tally.activity().now()), "starting");
-  comm.barrier();
+  comm.hosts().barrier();
   EXPECT_EQ(tally.activity().now().calls, 1);
   EXPECT_EQ(tally.activity().now().call, nullptr);
   EXPECT_STREQ(tally.activity().now().axis, "data");

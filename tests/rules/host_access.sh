@@ -38,9 +38,7 @@ layers/mixers/*
 layers/model_stage.cc
 layers/moe/*
 launcher/train/trainer.cc
-parallel/comm/agree.cc
 parallel/comm/scatter_in_flight.cc
-parallel/comm/traced_comm.cc
 parallel/expert_exchange.cc
 parallel/shares.cc
 '

@@ -39,7 +39,7 @@ class ForwardingComm : public Communicator {
                                           std::vector<Transfer> parts) override {
     return inner_.start_together(exec, what, std::move(parts));
   }
-  void barrier() override { inner_.barrier(); }
+  HostGroup& hosts() override { return inner_.hosts(); }
 
  protected:
   Communicator& inner_;

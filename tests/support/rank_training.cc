@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/host_access.h"
-#include "parallel/comm/agree.h"
+#include "parallel/comm/host_group.h"
 #include "parallel/comm/thread_comm.h"
 #include "tests/support/rig.h"
 #include "tests/support/slices.h"
@@ -31,8 +31,8 @@ std::vector<double> seen(const History& history) {
   return out;
 }
 
-void check_alike(Exec& exec, Communicator& world, const History& mine) {
-  const std::vector<double> own = seen(mine), all = gather_numbers(exec, world, own);
+void check_alike(HostGroup& world, const History& mine) {
+  const std::vector<double> own = seen(mine), all = world.gather(own);
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i] == own[i % own.size()]) continue;
     throw Error("ranks {} and {} returned different results", world.rank(), i / own.size());
@@ -96,7 +96,7 @@ History train_as_rank(const Config& config, Communicator& world, const Splitter&
   mine.bounds = TrainingBounds(config, mine.steps);
   mine.valid = trainer.evaluate(source, 1000, 5);
   trainer.finish();
-  check_alike(runtime.exec(), world, mine);
+  check_alike(world.hosts(), mine);
   mine.weights = whole_weights(runtime.exec(), world, trainer);
   return mine;
 }

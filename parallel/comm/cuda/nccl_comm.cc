@@ -6,7 +6,6 @@
 #include <cstring>
 #include <vector>
 
-#include "parallel/comm/agree.h"
 #include "parallel/comm/check_views.h"
 
 namespace weft {
@@ -35,38 +34,36 @@ ncclDataType_t nccl_type(DType dtype) {
 size_t count_of(ConstView view) { return static_cast<size_t>(view.shape.elements()); }
 
 // The id of a new group, drawn by its first rank.
-ncclUniqueId shared_id(Exec& exec, Communicator& host) {
+ncclUniqueId shared_id(HostGroup& hosts) {
   constexpr size_t kWords = (sizeof(ncclUniqueId) + 7) / 8;
   ncclUniqueId id{};
   std::vector<int64_t> words(kWords);
-  if (host.rank() == 0) {
-    check_nccl(ncclGetUniqueId(&id), host.name(), "ncclGetUniqueId");
+  if (hosts.rank() == 0) {
+    check_nccl(ncclGetUniqueId(&id), hosts.name(), "ncclGetUniqueId");
     std::memcpy(words.data(), &id, sizeof id);
   }
-  const std::vector<int64_t> all = gather_numbers(exec, host, words);
+  const std::vector<int64_t> all = hosts.gather(words);
   std::memcpy(&id, all.data(), sizeof id);  // that of rank 0
   return id;
 }
 
 }  // namespace
 
-std::unique_ptr<NcclComm> NcclComm::over(Exec& exec, Communicator& host, Device device) {
-  WEFT_CHECK(!device.is_cpu(), "a NCCL group over {} on a device that is not CUDA's", host.name());
-  std::unique_ptr<NcclComm> made(
-      new NcclComm(host.rank(), host.size(), std::string(host.name()), device));
-  const ncclUniqueId id = shared_id(exec, host);
+std::unique_ptr<NcclComm> NcclComm::over(HostGroup& hosts, Device device) {
+  WEFT_CHECK(!device.is_cpu(), "a NCCL group over {} on a device that is not CUDA's", hosts.name());
+  std::unique_ptr<NcclComm> made(new NcclComm(hosts, device));
+  const ncclUniqueId id = shared_id(hosts);
   const std::string& who = made->name_;
   check_cuda(cudaSetDevice(device.index), who, "cudaSetDevice");
   check_cuda(cudaStreamCreateWithFlags(&made->stream_, cudaStreamNonBlocking), who,
              "cudaStreamCreate");
-  check_cuda(cudaMalloc(&made->token_, sizeof(int32_t)), who, "cudaMalloc");
-  check_nccl(ncclCommInitRank(&made->comm_, host.size(), id, host.rank()), who, "ncclCommInitRank");
+  check_nccl(ncclCommInitRank(&made->comm_, hosts.size(), id, hosts.rank()), who,
+             "ncclCommInitRank");
   return made;
 }
 
 NcclComm::~NcclComm() {
   if (comm_ != nullptr) ncclCommDestroy(comm_);
-  if (token_ != nullptr) cudaFree(token_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
@@ -136,12 +133,6 @@ void NcclComm::transfer(Exec&, std::span<const Transfer> together) {
   complete("transfer");
 }
 
-void NcclComm::barrier() {
-  check_nccl(ncclAllReduce(token_, token_, 1, ncclInt32, ncclSum, comm_, stream_), name_,
-             "barrier");
-  complete("barrier");
-}
-
 }  // namespace weft
 
 // What parallel/comm/nccl.cc finds here.
@@ -152,7 +143,7 @@ int weft_nccl_version() {
   return ncclGetVersion(&version) == ncclSuccess ? version : 0;
 }
 
-weft::Communicator* weft_nccl_over(weft::Exec& exec, weft::Communicator& host, int device) {
-  return weft::NcclComm::over(exec, host, {weft::Device::Kind::kCuda, device}).release();
+weft::Communicator* weft_nccl_over(weft::HostGroup& hosts, int device) {
+  return weft::NcclComm::over(hosts, {weft::Device::Kind::kCuda, device}).release();
 }
 }

@@ -17,8 +17,8 @@ namespace weft {
 // Compiled and linked where there is nvcc; it has not run, for want of a GPU.
 class NcclComm final : public Communicator {
  public:
-  // Called by all ranks of `host`, each with its own device: the same group, in the same order.
-  static std::unique_ptr<NcclComm> over(Exec& exec, Communicator& host, Device device);
+  // Called by all ranks of `hosts`, each with its own device: the same group, in the same order.
+  static std::unique_ptr<NcclComm> over(HostGroup& hosts, Device device);
   ~NcclComm() override;
 
   int rank() const override { return rank_; }
@@ -35,19 +35,23 @@ class NcclComm final : public Communicator {
     transfer(exec, together);
     return std::make_unique<Done>();
   }
-  void barrier() override;
+  HostGroup& hosts() override { return hosts_; }
 
  private:
-  NcclComm(int rank, int size, std::string name, Device device)
-      : rank_(rank), size_(size), name_(std::move(name)), device_(device) {}
+  NcclComm(HostGroup& hosts, Device device)
+      : hosts_(hosts),
+        rank_(hosts.rank()),
+        size_(hosts.size()),
+        name_(hosts.name()),
+        device_(device) {}
   void complete(const char* call);  // waits for the stream, and asks NCCL how it went
 
+  HostGroup& hosts_;
   int rank_, size_;
   std::string name_;
   Device device_;
   ncclComm* comm_ = nullptr;
   CUstream_st* stream_ = nullptr;
-  void* token_ = nullptr;  // one number on the device, for barriers
 };
 
 }  // namespace weft
