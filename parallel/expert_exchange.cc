@@ -138,15 +138,15 @@ std::span<const int32_t> as_span(const Tensor& index) {
   return {host<int32_t>(index), static_cast<size_t>(index.elements())};
 }
 
-TensorUnderWay start_rows(Exec& exec, Communicator& ranks, const Tensor& out,
-                          const std::vector<int64_t>& leave, const std::vector<int64_t>& come,
-                          Overlap overlap) {
+PendingTensor start_rows(Exec& exec, Communicator& ranks, const Tensor& out,
+                         const std::vector<int64_t>& leave, const std::vector<int64_t>& come,
+                         Overlap overlap) {
   const Tensor in = exec.empty({sum(come), out.shape().back()}, out.dtype());
   if (overlap == Overlap::kOn) {
     return {out, in, ranks.start_all_to_all_v(exec, out, leave, in, come)};
   }
   ranks.all_to_all_v(exec, out, leave, in, come);
-  return TensorUnderWay(in);
+  return PendingTensor(in);
 }
 
 }  // namespace
@@ -179,21 +179,21 @@ ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces
   return exchange;
 }
 
-TensorUnderWay start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                              const Tensor& tokens, Overlap overlap) {
+PendingTensor start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                             const Tensor& tokens, Overlap overlap) {
   const int64_t width = tokens.shape().back();
   const Tensor out = exec.empty({sum(exchange.sent.rows), width}, tokens.dtype());
   kernels::gather_rows(exec, tokens, as_span(exchange.back.token), out);
   return start_rows(exec, ranks, out, exchange.sent.rows, exchange.received.rows, overlap);
 }
 
-TensorUnderWay start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                            const Tensor& rows, Overlap overlap) {
+PendingTensor start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                           const Tensor& rows, Overlap overlap) {
   return start_rows(exec, ranks, rows, exchange.received.rows, exchange.sent.rows, overlap);
 }
 
-TensorUnderWay start_return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                                    const Tensor& per_choice, Overlap overlap) {
+PendingTensor start_return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                                   const Tensor& per_choice, Overlap overlap) {
   const Tensor out = exec.empty({exchange.place.elements(), 1});
   for (int64_t p = 0; p < out.elements(); ++p) {
     host<float>(out)[p] = host<float>(per_choice)[host<int32_t>(exchange.place)[p]];

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/routing/expert_order.h"
-#include "parallel/comm/under_way.h"
+#include "parallel/comm/pending_tensor.h"
 
 namespace weft {
 
@@ -50,14 +50,14 @@ ExpertExchange plan_exchange(Exec& exec, Communicator& ranks, const ExpertPlaces
 // on.
 
 // tokens [tokens, d] -> [rows received, d], on the ranks of their experts.
-TensorUnderWay start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                              const Tensor& tokens, Overlap overlap);
+PendingTensor start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                             const Tensor& tokens, Overlap overlap);
 // rows [rows received, d] -> [rows sent, d], on the ranks of their tokens.
-TensorUnderWay start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                            const Tensor& rows, Overlap overlap);
+PendingTensor start_return(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                           const Tensor& rows, Overlap overlap);
 // One number per choice of the rows received -> one per pair sent [pairs, 1], f32.
-TensorUnderWay start_return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
-                                    const Tensor& per_choice, Overlap overlap);
+PendingTensor start_return_weights(Exec& exec, Communicator& ranks, const ExpertExchange& exchange,
+                                   const Tensor& per_choice, Overlap overlap);
 
 // y [tokens, d] f32 = the sum of what came back for each token.
 void combine_returned(Exec& exec, const ExpertExchange& exchange, const Tensor& rows,

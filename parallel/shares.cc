@@ -170,8 +170,8 @@ void Shares::layer_done(Exec& exec, int64_t layer) {
         std::includes(done_.begin(), done_.end(), bucket.layers.begin(), bucket.layers.end());
     if (!complete || bucket.scatter) continue;
     bucket.packed = pack_gradients(exec, bucket);
-    bucket.scatter.emplace(exec, *bucket.comm, bucket.packed,
-                           bucket.packed.row(bucket.comm->rank()));
+    bucket.scatter = bucket.comm->start_reduce_scatter(exec, bucket.packed,
+                                                       bucket.packed.row(bucket.comm->rank()));
   }
 }
 
@@ -179,7 +179,7 @@ void Shares::reduce_bucket(Exec& exec, Bucket& bucket) const {
   const int me = bucket.comm->rank();
   const Tensor all = bucket.scatter ? bucket.packed : pack_gradients(exec, bucket);
   if (bucket.scatter)
-    bucket.scatter->finish(exec);
+    bucket.scatter->wait();
   else
     bucket.comm->reduce_scatter(exec, all, all.row(me));
   bucket.scatter.reset();
@@ -308,7 +308,7 @@ void Shares::await_values(Exec& exec, int64_t layer) {
   for (; values_here_ < by_use_.size(); start_more(exec)) {
     Bucket& bucket = buckets_[by_use_[values_here_]];
     if (bucket.first_use > layer) return;
-    unpack_values(exec, bucket, bucket.gather->arrived());
+    unpack_values(exec, bucket, bucket.gather->wait());
     bucket.gather.reset();
     ++values_here_;
   }

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "parallel/comm/mesh.h"
-#include "parallel/comm/scatter_in_flight.h"
-#include "parallel/comm/under_way.h"
+#include "parallel/comm/pending_tensor.h"
 #include "parallel/layout/ownership.h"
 
 namespace weft {
@@ -55,9 +55,9 @@ class Shares {
     bool direct = false;
     std::set<int64_t> layers = {};  // whose weights it holds; empty: complete only at the end
     Tensor packed = {};             // of a sum under way
-    std::optional<ScatterInFlight> scatter = {};
+    std::unique_ptr<Pending> scatter = {};
     int64_t first_use = -1;  // the layer that needs its values before others do
-    std::optional<TensorUnderWay> gather = {};
+    std::optional<PendingTensor> gather = {};
   };
   struct Run {  // of gradients that follow each other in memory
     float* data;

@@ -65,14 +65,13 @@ Tensor scatter_tokens(Exec& exec, Communicator* ranks, const Tensor& all) {
   return mine.row_range(0, even_part(tokens, ranks->rank(), size).size());
 }
 
-ScatterOfTokens::ScatterOfTokens(Exec& exec, Communicator& ranks, const Tensor& all)
-    : mine_(exec.empty({longest_part(all.shape().rows(), ranks.size()), all.shape().back()})),
-      tokens_(even_part(all.shape().rows(), ranks.rank(), ranks.size()).size()),
-      sums_(exec, ranks, equal_parts(exec, all, ranks.size()), mine_) {}
-
-Tensor ScatterOfTokens::finish(Exec& exec) {
-  sums_.finish(exec);
-  return mine_.row_range(0, tokens_);
+PendingTensor start_scatter(Exec& exec, Communicator& ranks, const Tensor& all) {
+  const int64_t tokens = all.shape().rows();
+  const Tensor parts = equal_parts(exec, all, ranks.size());
+  const Tensor mine = exec.empty({longest_part(tokens, ranks.size()), all.shape().back()});
+  auto pending = ranks.start_reduce_scatter(exec, parts, mine);
+  return {parts, mine.row_range(0, even_part(tokens, ranks.rank(), ranks.size()).size()),
+          std::move(pending)};
 }
 
 }  // namespace weft

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <optional>
-
 #include "core/memory/exec.h"
 #include "core/memory/saved.h"
-#include "parallel/comm/scatter_in_flight.h"
-#include "parallel/comm/under_way.h"
+#include "parallel/comm/pending_tensor.h"
 
 namespace weft {
 
@@ -22,17 +19,8 @@ Tensor gather_tokens(Exec& exec, Communicator* ranks, const Tensor& mine, int64_
 // The sum over the ranks of `all` [tokens, width] f32, for this rank's tokens.
 Tensor scatter_tokens(Exec& exec, Communicator* ranks, const Tensor& all);
 
-// The same under way, over two ranks or more.
-class ScatterOfTokens {
- public:
-  ScatterOfTokens(Exec& exec, Communicator& ranks, const Tensor& all);
-  Tensor finish(Exec& exec);
-
- private:
-  Tensor mine_;  // padded like the longest part
-  int64_t tokens_;
-  ScatterInFlight sums_;
-};
+// The same sum, pending, over two ranks or more.
+PendingTensor start_scatter(Exec& exec, Communicator& ranks, const Tensor& all);
 
 // The gradient of a layer's gathered input, from `backward`, which gives this rank's part of its
 // sums. With overlap the work that only gradients of weights need is done while the parts travel.
@@ -43,9 +31,9 @@ Tensor scatter_gradient(Exec& exec, Communicator* ranks, Overlap overlap, SavedS
     return scatter_tokens(exec, ranks, backward());
   }
   saved.hold();
-  ScatterOfTokens sums(exec, *ranks, backward());
+  PendingTensor sums = start_scatter(exec, *ranks, backward());
   saved.run_held(exec);
-  return sums.finish(exec);
+  return sums.wait();
 }
 
 }  // namespace weft

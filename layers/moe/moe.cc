@@ -73,17 +73,17 @@ Tensor Moe::forward_there(Exec& exec, const Tensor& x, Routing& routing, StepCon
                           SavedStack& saved) const {
   Communicator& ranks = expert_ranks(context);
   const ExpertExchange& exchange = exchange_of(exec, routing, context);
-  TensorUnderWay there = start_dispatch(exec, ranks, exchange, x, context.overlap);
+  PendingTensor there = start_dispatch(exec, ranks, exchange, x, context.overlap);
   SavedStack kept = saved.inner();  // of the shared expert, whose backward is the first
   Tensor hidden;
   if (shared_) hidden = shared_->enter(exec, x, context, kept);
-  const Tensor rows = experts_.forward(exec, there.arrived(), exchange, saved, compute_type_);
+  const Tensor rows = experts_.forward(exec, there.wait(), exchange, saved, compute_type_);
   saved.append(std::move(kept));
-  TensorUnderWay back = start_return(exec, ranks, exchange, rows, context.overlap);
+  PendingTensor back = start_return(exec, ranks, exchange, rows, context.overlap);
   Tensor shared;
   if (shared_) shared = shared_->leave(exec, hidden);
   const Tensor y = exec.empty({x.shape().rows(), hidden_});
-  combine_returned(exec, exchange, back.arrived(), y);
+  combine_returned(exec, exchange, back.wait(), y);
   if (shared_) kernels::add(exec, y, shared, y);
   return y;
 }
@@ -94,19 +94,19 @@ Experts::Gradients Moe::backward_there(Exec& exec, const Tensor& dy, const Routi
   Communicator& ranks = expert_ranks(context);
   const ExpertExchange& exchange = *routing.exchange;
   const Overlap overlap = context.overlap;
-  TensorUnderWay d_there =
+  PendingTensor d_there =
       start_dispatch(exec, ranks, exchange, in_type(exec, dy, compute_type_), overlap);
   if (shared_) d_shared = shared_->backward(exec, dy, context, saved);
   if (overlap == Overlap::kOn) saved.hold();
   const Experts::Gradients there =
-      experts_.backward(exec, d_there.arrived(), exchange, saved, compute_type_);
+      experts_.backward(exec, d_there.wait(), exchange, saved, compute_type_);
   // Few bytes first: they would wait for all rows before them.
-  TensorUnderWay weights = start_return_weights(exec, ranks, exchange, there.d_weight, overlap);
-  TensorUnderWay back = start_return(exec, ranks, exchange, there.dx, overlap);
+  PendingTensor weights = start_return_weights(exec, ranks, exchange, there.d_weight, overlap);
+  PendingTensor back = start_return(exec, ranks, exchange, there.dx, overlap);
   if (overlap == Overlap::kOn) saved.run_held(exec);
-  const Tensor d_weight = combine_weights(exec, exchange, weights.arrived());
+  const Tensor d_weight = combine_weights(exec, exchange, weights.wait());
   const Tensor dx = exec.empty({dy.shape().rows(), hidden_});
-  combine_returned(exec, exchange, back.arrived(), dx);
+  combine_returned(exec, exchange, back.wait(), dx);
   return {dx, d_weight};
 }
 

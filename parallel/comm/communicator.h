@@ -30,8 +30,12 @@ struct Collective {
 };
 
 // The tensors of one process group. Element count, type and device come from the views, never from the caller;
-// views are contiguous. Calls but `start` complete before returning. Sums are formed in rank order,
-// so that a result does not depend on timing.
+// views are contiguous. An operation `start_x` returns what to wait for, and reads and writes its
+// views until then; `x` is the same operation, waited for, by an algorithm that need not make
+// progress meanwhile. Sums are formed in rank order, so that a result depends neither on timing nor
+// on which of the two was called.
+//
+// All ranks start their operations in the same order, and wait for them in the same order.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -48,24 +52,27 @@ class Communicator {
                             View recv, std::span<const int64_t> recv_rows) = 0;
   virtual void transfer(Exec& exec,
                         std::span<const Transfer> together) = 0;  // none waits for another
-  // The same without waiting: sends are under way at once, receives at the latest in wait().
+  // Sends are posted at once, receives at the latest in wait().
   [[nodiscard]] virtual std::unique_ptr<Pending> start(Exec& exec,
                                                        std::span<const Transfer> together) = 0;
   // The hosts of the same ranks, for numbers and texts.
   virtual HostGroup& hosts() = 0;
 
-  // A collective that travels while the caller computes; `parts` are this rank's halves of it and
-  // get a tag of their own. All ranks start theirs in the same order, between any other calls, and
-  // wait for them in the same order.
+  // Messages between hosts make these, through start_together, where a backend has nothing better.
+  // A rank's own part is copied at once, or summed in wait().
+  [[nodiscard]] virtual std::unique_ptr<Pending> start_all_gather(Exec& exec, ConstView mine,
+                                                                  View all);
+  // `mine` may be this rank's row of `all`.
+  [[nodiscard]] virtual std::unique_ptr<Pending> start_reduce_scatter(Exec& exec, ConstView all,
+                                                                      View mine);
+  [[nodiscard]] virtual std::unique_ptr<Pending> start_all_to_all_v(
+      Exec& exec, ConstView send, std::span<const int64_t> send_rows, View recv,
+      std::span<const int64_t> recv_rows);
+
+  // A collective of the caller's own: `parts` are this rank's messages of it and get a tag of their
+  // own.
   [[nodiscard]] virtual std::unique_ptr<Pending> start_together(Exec& exec, const Collective& what,
                                                                 std::vector<Transfer> parts);
-  // Views are read and written until it is waited for. What a rank keeps for itself is copied at
-  // once.
-  [[nodiscard]] std::unique_ptr<Pending> start_all_gather(Exec& exec, ConstView mine, View all);
-  [[nodiscard]] std::unique_ptr<Pending> start_all_to_all_v(Exec& exec, ConstView send,
-                                                            std::span<const int64_t> send_rows,
-                                                            View recv,
-                                                            std::span<const int64_t> recv_rows);
 
  private:
   int started_ = 0;  // together

@@ -63,4 +63,21 @@ std::unique_ptr<Pending> SelfComm::start(Exec& exec, std::span<const Transfer> t
   return std::make_unique<Done>();
 }
 
+std::unique_ptr<Pending> SelfComm::start_all_gather(Exec& exec, ConstView mine, View all) {
+  all_gather(exec, mine, all);
+  return std::make_unique<Done>();
+}
+
+std::unique_ptr<Pending> SelfComm::start_reduce_scatter(Exec& exec, ConstView all, View mine) {
+  reduce_scatter(exec, all, mine);
+  return std::make_unique<Done>();
+}
+
+std::unique_ptr<Pending> SelfComm::start_all_to_all_v(Exec& exec, ConstView send,
+                                                      std::span<const int64_t> send_rows, View recv,
+                                                      std::span<const int64_t> recv_rows) {
+  all_to_all_v(exec, send, send_rows, recv, recv_rows);
+  return std::make_unique<Done>();
+}
+
 }  // namespace weft

@@ -22,6 +22,11 @@ class SelfComm final : public Communicator {
                     std::span<const int64_t> recv_rows) override;
   void transfer(Exec& exec, std::span<const Transfer> together) override;  // to itself, in order
   std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
+  std::unique_ptr<Pending> start_all_gather(Exec& exec, ConstView mine, View all) override;
+  std::unique_ptr<Pending> start_reduce_scatter(Exec& exec, ConstView all, View mine) override;
+  std::unique_ptr<Pending> start_all_to_all_v(Exec& exec, ConstView send,
+                                              std::span<const int64_t> send_rows, View recv,
+                                              std::span<const int64_t> recv_rows) override;
   HostGroup& hosts() override { return hosts_; }
 
  private:

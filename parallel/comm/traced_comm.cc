@@ -167,13 +167,22 @@ void TracedComm::reduce_scatter(Exec& exec, ConstView all, View mine) {
           [&] { inner_->reduce_scatter(exec, all, mine); });
 }
 
-void TracedComm::all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows,
-                              View recv, std::span<const int64_t> recv_rows) {
+void TracedComm::compare_all_to_all(ConstView send, std::span<const int64_t> send_rows,
+                                    ConstView recv, std::span<const int64_t> recv_rows) {
   compare(row_signature(send));
   check_all_to_all(*this, send, send_rows, recv, recv_rows);
   compare_amounts("all_to_all_v", "rows", send_rows, recv_rows);
-  const int64_t elsewhere = send.rows() - send_rows[static_cast<size_t>(rank())];
-  counted("all_to_all_v", elsewhere * send.width() * size_of(send.dtype),
+}
+
+int64_t TracedComm::bytes_to_others(ConstView send, std::span<const int64_t> send_rows) const {
+  const int64_t rows = send.rows() - send_rows[static_cast<size_t>(rank())];
+  return rows * send.width() * size_of(send.dtype);
+}
+
+void TracedComm::all_to_all_v(Exec& exec, ConstView send, std::span<const int64_t> send_rows,
+                              View recv, std::span<const int64_t> recv_rows) {
+  compare_all_to_all(send, send_rows, recv, recv_rows);
+  counted("all_to_all_v", bytes_to_others(send, send_rows),
           [&] { inner_->all_to_all_v(exec, send, send_rows, recv, recv_rows); });
 }
 
@@ -272,6 +281,35 @@ std::unique_ptr<Pending> TracedComm::start(Exec& exec, std::span<const Transfer>
   return std::make_unique<Timed>(*this, "transfer", begun, std::move(pending), std::move(stated));
 }
 
+template <class Start>
+std::unique_ptr<Pending> TracedComm::timed(const char* operation, int64_t bytes, Start&& start) {
+  const auto begun = Trace::Clock::now();
+  std::unique_ptr<Pending> pending;
+  counted(operation, bytes, [&] { pending = start(); });
+  return std::make_unique<Timed>(*this, operation, begun, std::move(pending));
+}
+
+std::unique_ptr<Pending> TracedComm::start_all_gather(Exec& exec, ConstView mine, View all) {
+  compare(signature("all_gather", mine));
+  return timed("all_gather", (size() - 1) * bytes_of(mine),
+               [&] { return inner_->start_all_gather(exec, mine, all); });
+}
+
+std::unique_ptr<Pending> TracedComm::start_reduce_scatter(Exec& exec, ConstView all, View mine) {
+  compare(signature("reduce_scatter", mine));
+  return timed("reduce_scatter", (size() - 1) * bytes_of(mine),
+               [&] { return inner_->start_reduce_scatter(exec, all, mine); });
+}
+
+std::unique_ptr<Pending> TracedComm::start_all_to_all_v(Exec& exec, ConstView send,
+                                                        std::span<const int64_t> send_rows,
+                                                        View recv,
+                                                        std::span<const int64_t> recv_rows) {
+  compare_all_to_all(send, send_rows, recv, recv_rows);
+  return timed("all_to_all_v", bytes_to_others(send, send_rows),
+               [&] { return inner_->start_all_to_all_v(exec, send, send_rows, recv, recv_rows); });
+}
+
 std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective& what,
                                                     std::vector<Transfer> parts) {
   compare(what.signature);
@@ -281,11 +319,8 @@ std::unique_ptr<Pending> TracedComm::start_together(Exec& exec, const Collective
     amounts[static_cast<size_t>(part.peer)] += bytes_of(part.data);
   }
   compare_amounts(what.name, "bytes", sent, expected);
-  const auto begun = Trace::Clock::now();
-  std::unique_ptr<Pending> pending;
-  counted(what.name, bytes_sent(parts),
-          [&] { pending = inner_->start_together(exec, what, std::move(parts)); });
-  return std::make_unique<Timed>(*this, what.name, begun, std::move(pending));
+  return timed(what.name, bytes_sent(parts),
+               [&] { return inner_->start_together(exec, what, std::move(parts)); });
 }
 
 // Counted and compared like tensors.

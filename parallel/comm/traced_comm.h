@@ -66,6 +66,11 @@ class TracedComm final : public Communicator {
   void transfer(Exec& exec, std::span<const Transfer> together) override;
   std::unique_ptr<Pending> start(Exec& exec, std::span<const Transfer> together) override;
   HostGroup& hosts() override { return *hosts_; }
+  std::unique_ptr<Pending> start_all_gather(Exec& exec, ConstView mine, View all) override;
+  std::unique_ptr<Pending> start_reduce_scatter(Exec& exec, ConstView all, View mine) override;
+  std::unique_ptr<Pending> start_all_to_all_v(Exec& exec, ConstView send,
+                                              std::span<const int64_t> send_rows, View recv,
+                                              std::span<const int64_t> recv_rows) override;
   std::unique_ptr<Pending> start_together(Exec& exec, const Collective& what,
                                           std::vector<Transfer> parts) override;
 
@@ -73,6 +78,8 @@ class TracedComm final : public Communicator {
   class Hosts;
   class Timed;
   class StatedTransfers;
+  template <class Start>
+  std::unique_ptr<Pending> timed(const char* operation, int64_t bytes, Start&& start);
   template <class Call>
   void counted(const char* operation, int64_t bytes, Call&& call);
   void note(Trace::Kind kind, const char* operation, int64_t bytes, Trace::Time begin,
@@ -86,6 +93,10 @@ class TracedComm final : public Communicator {
   // What each rank sends to each against what that one expects, in `unit`.
   void compare_amounts(const char* call, const char* unit, std::span<const int64_t> sent,
                        std::span<const int64_t> expected);
+
+  void compare_all_to_all(ConstView send, std::span<const int64_t> send_rows, ConstView recv,
+                          std::span<const int64_t> recv_rows);
+  int64_t bytes_to_others(ConstView send, std::span<const int64_t> send_rows) const;
 
   std::unique_ptr<Communicator> inner_;
   std::string axis_;

@@ -38,7 +38,6 @@ layers/mixers/*
 layers/model_stage.cc
 layers/moe/*
 launcher/train/trainer.cc
-parallel/comm/scatter_in_flight.cc
 parallel/expert_exchange.cc
 parallel/shares.cc
 '

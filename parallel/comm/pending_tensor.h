@@ -7,18 +7,19 @@
 
 namespace weft {
 
-// Whether what can travel while a rank computes does (parallel.overlap). The bits are the same.
+// Whether communication overlaps computation where it can (parallel.overlap). The bits are the
+// same.
 enum class Overlap : uint8_t { kOff, kOn };
 
-// A tensor that others' parts are on their way to, with the memory that this rank's leave from.
-class TensorUnderWay {
+// A tensor that a pending operation writes, with the memory that the operation reads.
+class PendingTensor {
  public:
-  explicit TensorUnderWay(Tensor arrived) : to_(std::move(arrived)) {}
-  TensorUnderWay(Tensor from, Tensor to, std::unique_ptr<Pending> pending)
+  explicit PendingTensor(Tensor complete) : to_(std::move(complete)) {}
+  PendingTensor(Tensor from, Tensor to, std::unique_ptr<Pending> pending)
       : from_(std::move(from)), to_(std::move(to)), pending_(std::move(pending)) {}
 
-  // Waits for them; all ranks do, in the same order.
-  Tensor arrived() {
+  // All ranks wait in the same order.
+  Tensor wait() {
     if (pending_) pending_->wait();
     pending_.reset();
     from_ = {};
