@@ -29,15 +29,17 @@ struct ExpertExchange {
   };
   // This rank as the owner of tokens.
   Traffic sent;
-  Tensor pair;                // i32 [pairs sent]: which of tokens x active
-  kernels::ExpertOrder back;  // token: of every row sent; row: those that come back, in order
-  int64_t active = 0;
+  int64_t tokens = 0, active = 0;
+  HostTable<int32_t> token;  // [rows sent]
+  HostTable<int32_t> row;    // [tokens, slots]: rows that come back for a token, in order, or -1
+  HostTable<int32_t>
+      returned;  // [tokens x active, width]: pairs that come back for a choice, or -1
 
   // This rank as the owner of experts. Its experts see rows as one rank's experts see tokens.
   Traffic received;
   Tensor weight;               // f32 [rows received, choices], 0 where there is no pair
   kernels::ExpertOrder order;  // of those choices, over the experts here
-  Tensor place;                // i32 [pairs received]: where in `weight` each stands
+  HostTable<int32_t> place;    // [pairs received]: where in `weight` each stands
 };
 
 // Collective over `ranks`. index, weight [tokens, active]: the experts of this rank's tokens; pairs
