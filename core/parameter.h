@@ -90,6 +90,9 @@ struct ParameterSpec {
   // Pipe ranks that hold it, ascending, if several do (a tied table, weights shared by layers):
   // their gradients are partial sums too. Empty: a single stage.
   std::vector<int> held_by = {};
+  // The layer whose backward completes the gradient, and whose forward is the first to read the
+  // value. -1: layers share it, so the gradient is complete after the last backward.
+  int64_t layer = -1;
   Init init = {};
   bool weight_decay = true;
   bool expert = false;  // lives on the expert axes

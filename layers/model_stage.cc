@@ -89,13 +89,25 @@ Block make_block(const ModelConfig& model, const Build& build, Recompute recompu
                build.tensor_ranks, residuals);
 }
 
+// Parameters of `scope` that were declared after the first `before` belong to `layer` alone; those
+// that layers share have names outside their scopes.
+void assign_to_layer(ParameterStore& store, size_t before, const std::string& scope,
+                     int64_t layer) {
+  for (size_t i = before; i < store.all().size(); ++i) {
+    ParameterSpec& spec = store.all()[i].spec;
+    if (spec.name.starts_with(scope)) spec.layer = layer;
+  }
+}
+
 std::vector<Block> make_blocks(const ModelConfig& model, const Build& outer, Recompute recompute,
                                const ModelStage::Part& part) {
   std::vector<Block> blocks;
   for (int64_t layer = part.begin; layer < part.end; ++layer) {
     Build build = outer.in(fmt::format("block.{}", layer));
     build.layer = layer;
+    const size_t before = build.store.all().size();
     blocks.push_back(make_block(model, build, recompute));
+    assign_to_layer(build.store, before, build.scope, layer);
   }
   return blocks;
 }
@@ -148,11 +160,16 @@ ModelStage::ModelStage(const ModelConfig& model, Recompute recompute, DType comp
   }
   blocks_ = make_blocks(model, build, recompute, part);
   if (part.end < model.layers) return;
+  const size_t before = store.all().size();
   norm_.emplace(build, "norm",
                 RmsNorm::Scale{.offset = model.norm_offset ? 1.0f : 0.0f,
                                .factor = static_cast<float>(model.logit_scale)});
   head_.emplace(build, model.vocab,
                 model.tie_embeddings ? &Embedding::table_of(build, model.vocab) : nullptr);
+  // Their gradients come before those of the last block, and their values are read after it.
+  const int64_t last = part.end > part.begin ? part.end - 1 : -1;
+  assign_to_layer(store, before, "norm.", last);
+  assign_to_layer(store, before, "head.", last);
 }
 
 Crossing ModelStage::forward(Exec& exec, const StageWork& work, const Crossing& entering,

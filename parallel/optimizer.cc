@@ -1,10 +1,9 @@
 #include "parallel/optimizer.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "core/memory/host_table.h"
@@ -19,19 +18,25 @@ constexpr int64_t kAlign = 16;  // elements; 64 bytes in f32
 }  // namespace
 
 Optimizer::Optimizer(ParameterStore& store, Pool& pool, const AdamOptions& options)
-    : Optimizer(store, pool, options, std::make_shared<Mesh>(), Zero::kWhole) {}
+    : Optimizer(store, pool, options, std::make_shared<Mesh>(), nullptr) {}
 
 Optimizer::Optimizer(ParameterStore& store, Pool& pool, const AdamOptions& options,
-                     std::shared_ptr<const Mesh> mesh, Zero zero)
+                     std::shared_ptr<const Mesh> mesh, GradientSync& sync)
+    : Optimizer(store, pool, options, std::move(mesh), &sync) {}
+
+Optimizer::Optimizer(ParameterStore& store, Pool& pool, const AdamOptions& options,
+                     std::shared_ptr<const Mesh> mesh, GradientSync* sync)
     : store_(store),
       options_(options),
       mesh_(std::move(mesh)),
-      shares_(store, *mesh_, zero),
+      own_sync_(sync != nullptr ? nullptr
+                                : std::make_unique<GradientSync>(store, *mesh_, Zero::kWhole)),
+      sync_(sync != nullptr ? *sync : *own_sync_),
       pool_(pool) {
   int64_t moments = 0;
   for (size_t i = 0; i < store.all().size(); ++i) {
     const Parameter& p = store.all()[i];
-    const IndexRange rows = shares_.of(i).rows;
+    const IndexRange rows = sync_.of(i).rows;
     const int64_t width = row_width(p.shape);
     owned_.push_back({rows.begin * width, rows.size() * width, moments});
     moments += (owned_.back().count + kAlign - 1) / kAlign * kAlign;
@@ -67,7 +72,7 @@ Tensor Optimizer::moment(const Arena& arena, size_t index) const {
 void Optimizer::add_pieces(const std::string& name, size_t index, const Tensor& owned,
                            std::vector<SavedTensor>& out) const {
   const ParameterSpec& spec = store_.all()[index].spec;
-  for (const OwnedPiece& piece : pieces_of(spec, mesh_->here(), shares_.of(index).rows)) {
+  for (const OwnedPiece& piece : pieces_of(spec, mesh_->here(), sync_.of(index).rows)) {
     const Shape& extent = piece.box.extent;
     const Tensor part = owned.slice(piece.begin - owned_[index].begin, extent.elements());
     out.push_back({name, spec.global, {piece.box}, part.reshaped(extent)});
@@ -77,7 +82,7 @@ void Optimizer::add_pieces(const std::string& name, size_t index, const Tensor& 
 std::vector<SavedTensor> Optimizer::tensors_to_save() const {
   std::vector<SavedTensor> tensors;
   for (size_t i = 0; i < owned_.size(); ++i) {
-    if (!shares_.of(i).answers) continue;
+    if (!sync_.of(i).answers) continue;
     const Parameter& p = store_.all()[i];
     add_pieces("parameters/" + p.spec.name, i, part(p.master, i), tensors);
     add_pieces("adam/m/" + p.spec.name, i, moment(m_, i), tensors);
@@ -96,50 +101,27 @@ std::vector<SavedTensor> Optimizer::moments_to_load() const {
   return tensors;
 }
 
-double Optimizer::gradient_norm(Exec& exec) const {
-  std::vector<int64_t> none;
-  return gradient_norm(exec, none);
-}
+double Optimizer::gradient_norm(Exec& exec) const { return gradient_norm(exec, {}); }
 
-double Optimizer::gradient_norm(Exec& exec, std::vector<int64_t>& words) const {
-  const Tensor squares = exec.zeros({std::ssize(by_name_)}, DType::kF64);
-  for (size_t k = 0; k < by_name_.size(); ++k) {
-    const size_t i = by_name_[k];
+double Optimizer::gradient_norm(Exec& exec, std::span<double> beside) const {
+  const auto own = std::ssize(beside), names = std::ssize(by_name_);
+  const Tensor packed = exec.zeros({own + names}, DType::kF64);
+  const ConstView mine{beside.data(), {own}, own, DType::kF64, {}};
+  if (own > 0) exec.copy(mine, packed.slice(0, own));
+  for (int64_t k = 0; k < names; ++k) {
+    const size_t i = by_name_[static_cast<size_t>(k)];
     if (i == kElsewhere) continue;
     const Parameter& p = store_.all()[i];
-    if (!shares_.of(i).answers || p.spec.buffer || owned_[i].count == 0) continue;
-    kernels::sum_of_squares(exec, part(p.grad, i), squares.slice(static_cast<int64_t>(k), 1));
+    if (!sync_.of(i).answers || p.spec.buffer || owned_[i].count == 0) continue;
+    kernels::sum_of_squares(exec, part(p.grad, i), packed.slice(own + k, 1));
   }
-  const std::vector<double> mine = download<double>(exec, squares);
-  const auto own = static_cast<std::ptrdiff_t>(words.size());
-  std::vector<int64_t> packed = std::move(words);
-  for (const double sum : mine) packed.push_back(std::bit_cast<int64_t>(sum));
-  const std::vector<int64_t> all = mesh_->hosts().gather(packed);
-  words.clear();
-  for (auto rank = all.begin(); rank < all.end(); rank += std::ssize(packed)) {
-    words.insert(words.end(), rank, rank + own);
-  }
-  double sum = 0;
-  for (size_t k = static_cast<size_t>(own); k < packed.size(); ++k) {
-    double of_one = 0;  // parameter, of all ranks
-    for (size_t at = k; at < all.size(); at += packed.size()) {
-      of_one += std::bit_cast<double>(all[at]);
-    }
-    sum += of_one;
-  }
-  return std::sqrt(sum);
+  mesh_->world().all_reduce(exec, packed, ReduceOp::kSum);
+  const std::vector<double> sums = download<double>(exec, packed);
+  std::copy_n(sums.begin(), own, beside.begin());
+  return std::sqrt(std::accumulate(sums.begin() + own, sums.end(), 0.0));
 }
 
-void Optimizer::start_values(Exec& exec) {
-  if (std::exchange(values_due_, false)) shares_.start_values(exec);
-}
-
-void Optimizer::complete_values(Exec& exec) {
-  if (std::exchange(values_due_, false)) shares_.gather_values(exec);
-  shares_.await_values(exec, std::numeric_limits<int64_t>::max());
-}
-
-void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step, Others others) {
+void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step) {
   kernels::AdamW adam{.lr = lr,
                       .beta1 = options_.beta1,
                       .beta2 = options_.beta2,
@@ -147,7 +129,7 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step, Oth
                       .weight_decay = 0.0,
                       .grad_scale = grad_scale,
                       .step = step};
-  complete_values(exec);  // what is still on its way to others must not change
+  sync_.complete_values(exec);  // a pending gather reads what changes now
   for (size_t i = 0; i < owned_.size(); ++i) {
     Parameter& p = store_.all()[i];
     if (p.spec.buffer) continue;
@@ -158,8 +140,7 @@ void Optimizer::step(Exec& exec, double lr, double grad_scale, int64_t step, Oth
     kernels::adamw(exec, adam, part(p.master, i), part(p.grad, i), moment(m_, i), moment(v_, i),
                    copied ? part(p.value, i).view() : View{});
   }
-  values_due_ = true;
-  if (others == Others::kAtOnce) complete_values(exec);
+  sync_.values_changed();
   if (!stale_) release_stale_masters();
 }
 

@@ -60,4 +60,9 @@ MicroBatch micro_batch_of(Exec& exec, const Batch& batch, const BatchRows& rows,
   return out;
 }
 
+int64_t count_targets(const Batch& batch, int64_t tokens) {
+  const int32_t* targets = host<int32_t>(batch.targets);
+  return std::count_if(targets, targets + tokens, [](int32_t target) { return target >= 0; });
+}
+
 }  // namespace weft

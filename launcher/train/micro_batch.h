@@ -30,4 +30,7 @@ struct TokenRanks {
 MicroBatch micro_batch_of(Exec& exec, const Batch& batch, const BatchRows& rows,
                           const TokenRanks& ranks);
 
+// Targets among the first `tokens` of a batch; padding has none.
+int64_t count_targets(const Batch& batch, int64_t tokens);
+
 }  // namespace weft

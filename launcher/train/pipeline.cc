@@ -95,7 +95,7 @@ Pipeline::Pipeline(const Config& config, const Mesh& mesh, ParameterStore& store
 class PipelineRun {
  public:
   PipelineRun(const Pipeline& pipe, Exec& exec, const StepBatch& batch, RoutingTrace* trace,
-              Optimizer* optimizer)
+              GradientSync* sync)
       : config_(pipe.config_),
         fault_(pipe.options_.fault),
         overlaps_(pipe.overlaps_),
@@ -108,7 +108,7 @@ class PipelineRun {
         batch_(batch),
         rows_(batch.batch.tokens.elements() / pipe.config_.train.sequence),
         trace_(trace),
-        optimizer_(optimizer),
+        sync_(sync),
         moe_(pipe.stages_.size()),
         pruning_(pipe.stages_.size()) {}
 
@@ -232,7 +232,7 @@ class PipelineRun {
       enter("backward", layer);
       const TraceScope scope(spans_, "backward of layer", layer, a.micro_batch);
       dx = stage.backward_block(exec_, work(f), layer, dx, f.passage);
-      if (completes) optimizer_->layer_done(exec_, layer);
+      if (completes) sync_->layer_done(exec_, layer);
     }
     f.d_entering = stage.end_backward(exec_, dx, f.passage);
   }
@@ -244,7 +244,7 @@ class PipelineRun {
   }
 
   void await_weights(int64_t layer) {
-    if (optimizer_ != nullptr) optimizer_->await_values(exec_, layer);
+    if (sync_ != nullptr) sync_->await_values(exec_, layer);
   }
 
   void forward(const Action& a, Flight& f) {
@@ -346,7 +346,7 @@ class PipelineRun {
   const StepBatch& batch_;
   int64_t rows_;                                   // of the batch
   RoutingTrace* trace_;                            // null: forward alone
-  Optimizer* optimizer_;                           // null: forward alone, all weights are here
+  GradientSync* sync_;                             // null: forward alone, all weights are here
   std::map<std::pair<int, int>, Flight> flights_;  // by micro-batch and chunk
   std::map<std::pair<int, int>, Crossing> at_home_;
   Sending sending_;
@@ -357,8 +357,8 @@ class PipelineRun {
 };
 
 StepSums Pipeline::train(Exec& exec, const StepBatch& batch, RoutingTrace& trace,
-                         Optimizer& optimizer) const {
-  PipelineRun run(*this, exec, batch, &trace, &optimizer);
+                         GradientSync& sync) const {
+  PipelineRun run(*this, exec, batch, &trace, &sync);
   const Communicator& ranks = mesh_.over({Axis::kPipe});
   run.run(plan_of(pipe_schedule(config_.parallel.schedule),
                   {ranks.size(), run.micro_batches(), config_.parallel.virtual_stages},

@@ -9,7 +9,7 @@
 #include "launcher/train/routing_trace.h"
 #include "layers/model_stage.h"
 #include "parallel/comm/mesh.h"
-#include "parallel/optimizer.h"
+#include "parallel/gradient_sync.h"
 #include "parallel/schedule.h"
 
 namespace weft {
@@ -55,8 +55,7 @@ class Pipeline {
   // the order of micro-batches in every schedule. Weights on their way from other ranks are waited
   // for by the layers that use them; with overlap gradients that are complete begin to be summed
   // over the ranks before the last backward is over.
-  StepSums train(Exec& exec, const StepBatch& batch, RoutingTrace& trace,
-                 Optimizer& optimizer) const;
+  StepSums train(Exec& exec, const StepBatch& batch, RoutingTrace& trace, GradientSync& sync) const;
   // Forward alone; the sum of losses of the first `counted` micro-batches on the rank with the last
   // stage.
   double evaluate(Exec& exec, const Batch& batch, int counted) const;

@@ -45,19 +45,13 @@ void Saves::check_room(const std::vector<SavedTensor>& tensors) {
   }
 }
 
-std::vector<int64_t> Saves::words(bool asked_to_stop) const {
-  return {asked_to_stop ? 1 : 0, saver_.word()};
+std::vector<int64_t> Saves::status(bool asked_to_stop) const {
+  return {asked_to_stop ? 1 : 0, saver_.busy() ? 1 : 0};
 }
 
-bool Saves::after_step(std::span<const int64_t> words_of_all) {
-  bool asked = false;
-  std::vector<int64_t> words;
-  for (size_t i = 0; i + 1 < words_of_all.size(); i += 2) {
-    asked = asked || words_of_all[i] != 0;
-    words.push_back(words_of_all[i + 1]);
-  }
-  note(saver_.advance(words));
-  return asked;
+bool Saves::after_step(std::span<const int64_t> sums) {
+  note(saver_.advance(sums[1]));
+  return sums[0] > 0;
 }
 
 void Saves::save(Manifest state, const std::vector<SavedTensor>& tensors) {

@@ -26,11 +26,11 @@ class Saves {
   // when it has none for all that run.keep lets stay.
   void check_room(const std::vector<SavedTensor>& tensors);
 
-  // What this rank tells the others in every step: whether it was asked to stop, and how far saving
-  // is. At the step's end, with the words of all ranks: whether any was asked. That takes no call
-  // of its own, but where a save is over.
-  std::vector<int64_t> words(bool asked_to_stop) const;
-  bool after_step(std::span<const int64_t> words_of_all);
+  // Status of this rank, sent in every step: whether it was asked to stop, and whether its save is
+  // busy. At the step's end, with the sums over all ranks: whether any was asked. That takes no
+  // call of its own, except where a save is over.
+  std::vector<int64_t> status(bool asked_to_stop) const;
+  bool after_step(std::span<const int64_t> sums);
 
   // Begins a save, after the one before it has ended. A save that fails is told, and training goes
   // on: the checkpoint before is still there, and the next save may find more room.

@@ -112,7 +112,7 @@ class TrainRun {
       fault_.before_step(layout.rank, step_ + 1, [this] { return stop_.requested(); });
       one_step();
       const bool last = step_ == config_.train.steps;
-      const bool asked = saves_.after_step(words_);
+      const bool asked = saves_.after_step(status_);
       save(last || asked);
       if (trace_.after(step_, last || asked)) {
         log_.info("trace in {}", trace_.path());
@@ -238,9 +238,9 @@ class TrainRun {
       TraceScope scope(ranks_.mesh->trace(), "step");
       scope.of_step(step_ + 1);
       return trainer_.step(step_, samples_, source(*data_.train),
-                           [this] { return saves_.words(stop_.requested()); });
+                           [this] { return saves_.status(stop_.requested()); });
     }();
-    words_ = result.words;
+    status_ = result.status;
     const double seconds = seconds_since(start);
     seconds_ += seconds;
     ++steps_;
@@ -406,8 +406,8 @@ class TrainRun {
   std::string origin_;
   std::vector<std::string> changes_;  // since the checkpoint that is resumed
   Saves saves_;
-  std::vector<int64_t> words_;  // that all ranks told each other in the last step
-  int64_t bad_steps_ = 0;       // in a row, up to the last one
+  std::vector<int64_t> status_;  // sums over all ranks, of the last step
+  int64_t bad_steps_ = 0;        // in a row, up to the last one
 };
 
 int train(const Config& config, const Fault& fault) {

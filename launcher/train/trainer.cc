@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/host_access.h"
 #include "launcher/train/learning_rate.h"
+#include "launcher/train/micro_batch.h"
 #include "launcher/train/step_reports.h"
 #include "parallel/parameter_values.h"
 
@@ -33,13 +33,13 @@ Trainer::Trainer(const Config& config, Runtime& runtime, std::shared_ptr<const M
   outline_.mark_holders(store_);
   store_.allocate(runtime.pool(), compute_type(config.train), ParameterStore::Gradients::kAllocate);
   const OptimizerConfig& o = config.optimizer;
-  optimizer_ =
-      std::make_unique<Optimizer>(store_, runtime.pool(),
-                                  AdamOptions{.beta1 = o.betas[0],
-                                              .beta2 = o.betas[1],
-                                              .epsilon = o.eps,
-                                              .weight_decay = o.weight_decay},
-                                  mesh_, config.parallel.zero == 0 ? Zero::kWhole : Zero::kSharded);
+  sync_.emplace(store_, *mesh_, config.parallel.zero == 0 ? Zero::kWhole : Zero::kSharded);
+  optimizer_ = std::make_unique<Optimizer>(store_, runtime.pool(),
+                                           AdamOptions{.beta1 = o.betas[0],
+                                                       .beta2 = o.betas[1],
+                                                       .epsilon = o.eps,
+                                                       .weight_decay = o.weight_decay},
+                                           mesh_, *sync_);
   std::vector<std::string> names;
   for (const ParameterSpec& spec : outline_.parameters) names.push_back(spec.name);
   optimizer_->know_all(std::move(names));
@@ -51,7 +51,7 @@ void Trainer::initialize() {
 }
 
 StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& source,
-                         const TellOthers& tell) {
+                         const StatusWords& status) {
   Exec& exec = runtime_.exec();
   const TrainConfig& train = config_.train;
   StepResult metrics{.step = step, .lr = learning_rate(config_.optimizer, step, train.steps)};
@@ -64,19 +64,18 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   }();
   const double targets = std::max<double>(
       1.0, static_cast<double>(mesh_->hosts({Axis::kData}).sum(batch.target_tokens)));
-  optimizer_->start_values(exec);  // behind the small sum, which would wait for them
+  sync_->start_values(exec);  // behind the small sum, which would wait for them
   zero_gradients(exec, store_);
 
   const StepSums sums = pipeline_.train(
       exec, {.step = step, .batch = batch, .rows_before = before, .targets = targets}, trace_,
-      *optimizer_);
+      *sync_);
   pipe_times_.busy += sums.times.busy;
   pipe_times_.whole += sums.times.whole;
   // Tensor and sequence ranks share the tokens of a micro-batch, data ranks the micro-batches of a
   // step, pipe ranks the layers.
   HostGroup &tokens = mesh_->hosts({Axis::kTensor, Axis::kSequence, Axis::kData}),
             &stages = mesh_->hosts({Axis::kPipe});
-  metrics.loss = stages.sum(tokens.sum(sums.loss)) / targets;
   metrics.moe = sums.moe;
   sum_reports(tokens, metrics.moe);
   gather_reports(stages, metrics.moe);
@@ -91,14 +90,21 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
   }
 
   finish_gradients();
-  if (tell) metrics.words = tell();
+  std::vector<double> sums_of_all = {sums.loss};  // with the norm: one reduction for all of them
+  if (status) {
+    for (const int64_t word : status()) sums_of_all.push_back(static_cast<double>(word));
+  }
   const TraceScope scope(mesh_->trace(), "optimizer");
-  metrics.grad_norm = optimizer_->gradient_norm(exec, metrics.words);
+  metrics.grad_norm = optimizer_->gradient_norm(exec, sums_of_all);
+  metrics.loss = sums_of_all[0] / targets;
+  for (size_t i = 1; i < sums_of_all.size(); ++i) {
+    metrics.status.push_back(static_cast<int64_t>(sums_of_all[i]));
+  }
   metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
   if (!metrics.skipped) {
-    optimizer_->step(
-        exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip), ++updates_,
-        pipeline_.overlaps().weights ? Optimizer::Others::kWhenAsked : Optimizer::Others::kAtOnce);
+    optimizer_->step(exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip),
+                     ++updates_);
+    if (!pipeline_.overlaps().weights) sync_->complete_values(exec);
     for (ModelStage& stage : pipeline_.stages()) stage.finish_step(metrics.moe);
   }
   return metrics;
@@ -110,18 +116,18 @@ void Trainer::finish_gradients() {
   mesh_->activity().at("summing gradients");
   const TraceScope scope(mesh_->trace(), "sums of gradients");
   for (const ModelStage& stage : pipeline_.stages()) stage.finish_embedding(exec);
-  optimizer_->sum_over_stages(exec);
+  sync_->sum_over_stages(exec);
   for (const ModelStage& stage : pipeline_.stages()) stage.finish_shared(exec);
-  optimizer_->reduce_gradients(exec);
+  sync_->reduce_gradients(exec);
 }
 
 std::vector<SavedTensor> Trainer::tensors_to_save() {
-  optimizer_->complete_values(runtime_.exec());
+  sync_->complete_values(runtime_.exec());
   return optimizer_->tensors_to_save();
 }
 
 void Trainer::finish() {
-  optimizer_->complete_values(runtime_.exec());
+  sync_->complete_values(runtime_.exec());
   trace_.finish(runtime_.exec(), mesh_->world());
 }
 
@@ -139,7 +145,7 @@ std::vector<SavedTensor> Trainer::tensors_to_load(State which) {
 // ranks without compute the next one's too, for the others' sake.
 double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows) {
   Exec& exec = runtime_.exec();
-  optimizer_->complete_values(exec);
+  sync_->complete_values(exec);
   const int64_t micro = config_.train.micro_batch, length = config_.train.sequence;
   const int64_t count = (rows + micro - 1) / micro, data = mesh_->here()[Axis::kData].size;
   const IndexRange mine = mesh_->layout().micro_batches(count);
@@ -147,11 +153,9 @@ double Trainer::evaluate(const BatchSource& source, int64_t first, int64_t rows)
                 end_row = std::min(rows, begin_row + (count + data - 1) / data * micro);
   const Batch batch = source(runtime_.pool(), first + begin_row, end_row - begin_row);
   const double loss_sum = pipeline_.evaluate(exec, batch, static_cast<int>(mine.size()));
-  const int32_t* targets = host<int32_t>(batch.targets);
-  const int64_t own_tokens = std::min(mine.size() * micro, end_row - begin_row) * length,
-                own_targets = std::count_if(targets, targets + own_tokens,
-                                            [](int32_t target) { return target >= 0; });
-  const auto all_targets = static_cast<double>(mesh_->hosts({Axis::kData}).sum(own_targets));
+  const int64_t own_tokens = std::min(mine.size() * micro, end_row - begin_row) * length;
+  const auto all_targets =
+      static_cast<double>(mesh_->hosts({Axis::kData}).sum(count_targets(batch, own_tokens)));
   const double sum = mesh_->hosts({Axis::kTensor, Axis::kSequence, Axis::kData}).sum(loss_sum);
   return mesh_->hosts({Axis::kPipe}).sum(sum) / std::max(1.0, all_targets);
 }

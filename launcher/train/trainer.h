@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/config/run_config.h"
@@ -29,11 +30,12 @@ struct StepResult {
   // means, the margin the smallest; bad_token counts from the step's first token.
   std::vector<MoeReport> moe = {};
   std::vector<PruningReport> pruning = {};  // sums over the step's micro-batches
-  std::vector<int64_t> words = {};          // of all ranks, rank by rank
+  std::vector<int64_t> status = {};         // status words, summed over all ranks
 };
 
-// What a rank has to tell the others, as many numbers on each; asked for once in a step, late.
-using TellOthers = std::function<std::vector<int64_t>()>;
+// Status of a rank in small numbers, as many on every rank, sent with the gradient norm. Called
+// once per step.
+using StatusWords = std::function<std::vector<int64_t>()>;
 
 // The tokens of samples [first, first + rows).
 using BatchSource = std::function<Batch(Pool& pool, int64_t first, int64_t rows)>;
@@ -53,9 +55,9 @@ class Trainer {
 
   // The stations of one step, in order: this rank's rows of the batch (which starts at
   // `first_sample`), forward and backward of each micro-batch through the pipeline, sums over the
-  // ranks, gradient norm, update. The words of `tell` travel with the norm.
+  // ranks, gradient norm, update.
   StepResult step(int64_t step, int64_t first_sample, const BatchSource& source,
-                  const TellOthers& tell = {});
+                  const StatusWords& status = {});
 
   // Weights alone, or everything that a resumed run needs: weights and moments.
   enum class State : uint8_t { kWeights, kEverything };
@@ -89,6 +91,7 @@ class Trainer {
   ModelOutline outline_;
   ParameterStore store_;
   Pipeline pipeline_;
+  std::optional<GradientSync> sync_;
   std::unique_ptr<Optimizer> optimizer_;
   RoutingTrace trace_;
   int64_t updates_ = 0;

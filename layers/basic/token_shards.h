@@ -19,7 +19,7 @@ Tensor gather_tokens(Exec& exec, Communicator* ranks, const Tensor& mine, int64_
 // The sum over the ranks of `all` [tokens, width] f32, for this rank's tokens.
 Tensor scatter_tokens(Exec& exec, Communicator* ranks, const Tensor& all);
 
-// The same sum, pending, over two ranks or more.
+// As scatter_tokens, but pending: over two ranks or more.
 PendingTensor start_scatter(Exec& exec, Communicator& ranks, const Tensor& all);
 
 // The gradient of a layer's gathered input, from `backward`, which gives this rank's part of its

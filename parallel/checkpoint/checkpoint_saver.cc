@@ -12,8 +12,6 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kQuiet = 0, kBusy = 1;  // words
-
 constexpr int64_t kAlign = 64;
 constexpr int64_t kCopyBlock = 4 << 20;  // bytes one task copies
 
@@ -99,9 +97,8 @@ void CheckpointSaver::wait_for_job() {
   }
 }
 
-int64_t CheckpointSaver::word() const {
-  if (!job_.valid()) return kQuiet;
-  return job_.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? kQuiet : kBusy;
+bool CheckpointSaver::busy() const {
+  return job_.valid() && job_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
 std::string CheckpointSaver::failure_of_job() {
@@ -114,10 +111,8 @@ std::string CheckpointSaver::failure_of_job() {
   }
 }
 
-std::optional<SaveResult> CheckpointSaver::advance(std::span<const int64_t> words) {
-  if (idle() || std::any_of(words.begin(), words.end(), [](int64_t w) { return w == kBusy; })) {
-    return std::nullopt;
-  }
+std::optional<SaveResult> CheckpointSaver::advance(int64_t busy_ranks) {
+  if (idle() || busy_ranks > 0) return std::nullopt;
   SaveResult result{state_.step, checkpoint_path(options_.folder, state_.step), ""};
   const std::vector<std::string> failures = world_.gather_texts(failure_of_job());
   for (size_t rank = 0; rank < failures.size() && result.failure.empty(); ++rank) {
@@ -148,11 +143,10 @@ std::optional<SaveResult> CheckpointSaver::advance(std::span<const int64_t> word
 }
 
 std::optional<SaveResult> CheckpointSaver::finish() {
-  const std::vector<int64_t> quiet(static_cast<size_t>(world_.size()), kQuiet);
   std::optional<SaveResult> result;
   while (!idle()) {
     if (job_.valid()) wait_for_job();
-    result = advance(quiet);
+    result = advance(0);
   }
   return result;
 }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <future>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "parallel/checkpoint/checkpoint.h"
@@ -23,9 +22,9 @@ struct SaveResult {
 // Saves checkpoints together with the other ranks, while training goes on.
 //
 //   begin     copies what this rank answers for (the one stall); a thread writes the file
-//   word      how far this rank is: travels in a reduction that the steps make anyway
-//   advance   with everybody's words, at the same step on all ranks: when all files are on the
-//             disk, a thread of rank 0 publishes; when that is done, there is a result
+//   busy      whether this rank's thread works: summed in a reduction that steps make anyway
+//   advance   with the number of busy ranks, at the same step on all ranks: when all files are on
+//             the disk, a thread of rank 0 publishes; when that is done, there is a result
 //   finish    waits for the end instead
 //
 // In the foreground there is no copy: finish must follow begin before the tensors change.
@@ -48,9 +47,9 @@ class CheckpointSaver {
 
   // Collective; only when idle. A result when it cannot even begin (no room on the disk).
   std::optional<SaveResult> begin(Manifest state, const std::vector<SavedTensor>& tensors);
-  int64_t word() const;
-  std::optional<SaveResult> advance(std::span<const int64_t> words);  // by rank
-  std::optional<SaveResult> finish();                                 // collective
+  bool busy() const;
+  std::optional<SaveResult> advance(int64_t busy_ranks);
+  std::optional<SaveResult> finish();  // collective
 
  private:
   enum class Phase : uint8_t { kIdle, kWriting, kPublishing };

@@ -26,8 +26,8 @@ void copy_own(ConstView from, View to) {
   }
 }
 
-// The parts of all ranks on their way to `mine`. The sum is formed in wait(), in rank order and with
-// the arithmetic of every communicator, so it has the bits of reduce_scatter.
+// The parts of all ranks on their way to `mine`. The sum is formed in wait(), in rank order and
+// with the arithmetic of every communicator, so it has the bits of reduce_scatter.
 class PendingSum final : public Pending {
  public:
   PendingSum(Exec& exec, Communicator& comm, ConstView all, View mine)

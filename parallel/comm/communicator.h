@@ -29,11 +29,11 @@ struct Collective {
   std::string signature;  // "all_gather(f32 [3, 4])"
 };
 
-// The tensors of one process group. Element count, type and device come from the views, never from the caller;
-// views are contiguous. An operation `start_x` returns what to wait for, and reads and writes its
-// views until then; `x` is the same operation, waited for, by an algorithm that need not make
-// progress meanwhile. Sums are formed in rank order, so that a result depends neither on timing nor
-// on which of the two was called.
+// The tensors of one process group. Element count, type and device come from the views, never from
+// the caller; views are contiguous. An operation `start_x` returns what to wait for, and reads and
+// writes its views until then; `x` is the same operation, waited for, by an algorithm that need not
+// make progress meanwhile. Sums are formed in rank order, so that a result depends neither on
+// timing nor on which of the two was called.
 //
 // All ranks start their operations in the same order, and wait for them in the same order.
 class Communicator {

@@ -37,7 +37,7 @@ void install() {
   sigaction(SIGURG, &action, nullptr);
 }
 
-// "weft::Shares::reduce(weft::Exec&) const" -> "Shares::reduce"; empty for what is not ours.
+// "weft::Optimizer::step(weft::Exec&) const" -> "Optimizer::step"; empty for functions of others.
 std::string function_name(std::string_view full) {
   const size_t start = full.find("weft::");
   if (start == std::string_view::npos) return {};
@@ -55,7 +55,7 @@ std::string function_name(std::string_view full) {
 }
 
 bool machinery(std::string_view name) {
-  for (const std::string_view part : {"TracedComm", "MpiComm", "ThreadPool"}) {
+  for (const std::string_view part : {"TracedComm", "MpiComm", "HostGroup", "ThreadPool"}) {
     if (name.starts_with(part)) return true;
   }
   return false;

@@ -76,13 +76,13 @@ TEST_F(Faults, ARankThatHangsIsNamedWithTheCallItSitsInAndAllEnd) {
   EXPECT_EQ(o.code, 3) << o.err;
   // The message names the waiting rank and its call.
   expect_says(o, "rank 0 (pipe 0, data 0, sequence 0, tensor 0) on ");
-  expect_says(o, "s in all_gather over data, step 3, called from ");
+  expect_says(o, "s in gather over data, step 3, called from ");
   expect_says(o, "Trainer::step");
   // For whom, and what that one does.
   expect_says(o,
               "one rank is not waiting, which the others wait for:\n    rank 1 (pipe 0, data 1,");
   expect_says(o, "step 3, in Fault::");
-  expect_says(o, "1 rank more waits in all_gather over data, step 3: 2");
+  expect_says(o, "1 rank more waits in gather over data, step 3: 2");
   expect_says(o, "longer than run.watchdog_seconds = 10: all ranks are ended");
   expect_nobody_left();
 }

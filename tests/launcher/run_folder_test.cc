@@ -81,16 +81,16 @@ TEST_F(RunFolder, ASecondRunTouchesNothingOfTheFirst) {
 
 // That all ranks stop, or have saved, at the same step takes no collective call of its own: rank 0
 // would wait here for ever.
-TEST(Saves, LearnFromTheWordsOfAStepAlone) {
+TEST(Saves, LearnFromTheStatusOfAStepAlone) {
   const ScratchFolder folder;
   Config config;
   config.run.dir = folder / "run";
   run_ranks(2, [&](ThreadComm& world, Exec& exec) {
     if (world.rank() != 0) return;
     Saves saves(config, exec, world.hosts(), {[](const auto&) {}, [](const auto&) {}});
-    EXPECT_EQ(saves.words(true), (std::vector<int64_t>{1, 0}));
-    EXPECT_FALSE(saves.after_step(std::vector<int64_t>{0, 0, 0, 0}));
-    EXPECT_TRUE(saves.after_step(std::vector<int64_t>{0, 0, 1, 0})) << "the second was asked";
+    EXPECT_EQ(saves.status(true), (std::vector<int64_t>{1, 0}));
+    EXPECT_FALSE(saves.after_step(std::vector<int64_t>{0, 0}));
+    EXPECT_TRUE(saves.after_step(std::vector<int64_t>{1, 0})) << "the other one was asked";
   });
 }
 

@@ -10,8 +10,8 @@
 #include "layers/basic/cast.h"
 #include "layers/mixers/registry.h"
 #include "parallel/comm/thread_comm.h"
+#include "parallel/gradient_sync.h"
 #include "parallel/parameter_values.h"
-#include "parallel/shares.h"
 #include "tests/layers/gradient_fixture.h"
 #include "tests/support/slices.h"
 
@@ -204,7 +204,7 @@ struct OverRanks {
       // Parts of sums over the tensor ranks.
       tensor.all_reduce(exec, out, ReduceOp::kSum);
       tensor.all_reduce(exec, d_in, ReduceOp::kSum);
-      Shares(made.store, mesh, Zero::kWhole).reduce_gradients(exec);
+      GradientSync(made.store, mesh, Zero::kWhole).reduce_gradients(exec);
       const std::lock_guard lock(mutex);
       move(sequence, ranks, rows, [&](int64_t local, int64_t whole) {
         std::copy_n(host<float>(out) + local, kHidden, host<float>(y) + whole);

@@ -8,8 +8,8 @@
 #include "layers/basic/channel_shards.h"
 #include "layers/basic/wide_norm.h"
 #include "parallel/comm/thread_comm.h"
+#include "parallel/gradient_sync.h"
 #include "parallel/layout/layout.h"
-#include "parallel/shares.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 

@@ -6,7 +6,7 @@
 #include "core/base/rng.h"
 #include "core/host_access.h"
 #include "parallel/comm/thread_comm.h"
-#include "parallel/shares.h"
+#include "parallel/gradient_sync.h"
 
 namespace weft::test {
 namespace {
@@ -19,14 +19,17 @@ std::vector<ParameterSpec> specs() {
   std::vector<ParameterSpec> out = {{.name = "embed.weight", .global = {11, 8}}};
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     const std::string block = "block." + std::to_string(layer) + ".";
-    out.push_back({.name = block + "mixer.q.weight", .global = {13, 8}});
-    out.push_back({.name = block + "mixer.gate", .global = {5}});
-    out.push_back({.name = block + "norm1.weight", .global = {8}, .partial_over = {Axis::kTensor}});
-    out.push_back({.name = block + "mlp.up.weight", .global = {12, 40}});
-    out.push_back({.name = block + "bias", .global = {4}, .buffer = true});
+    out.push_back({.name = block + "mixer.q.weight", .global = {13, 8}, .layer = layer});
+    out.push_back({.name = block + "mixer.gate", .global = {5}, .layer = layer});
+    out.push_back({.name = block + "norm1.weight",
+                   .global = {8},
+                   .partial_over = {Axis::kTensor},
+                   .layer = layer});
+    out.push_back({.name = block + "mlp.up.weight", .global = {12, 40}, .layer = layer});
+    out.push_back({.name = block + "bias", .global = {4}, .layer = layer, .buffer = true});
   }
-  out.push_back({.name = "norm.weight", .global = {8}});
-  out.push_back({.name = "head.weight", .global = {11, 8}});
+  out.push_back({.name = "norm.weight", .global = {8}, .layer = kLayers - 1});
+  out.push_back({.name = "head.weight", .global = {11, 8}, .layer = kLayers - 1});
   return out;
 }
 
@@ -46,7 +49,7 @@ std::vector<float> sums(int ranks, int rank, const std::vector<int64_t>& done, i
     ParameterStore store(layout.here);
     for (const ParameterSpec& spec : specs()) store.declare(spec);
     store.allocate(pool, DType::kF32, ParameterStore::Gradients::kAllocate);
-    Shares shares(store, mesh, Zero::kSharded, bucket);
+    GradientSync sync(store, mesh, Zero::kSharded, bucket);
     for (int step = 0; step < 2; ++step) {  // nothing is left over from the first
       mesh.tally().reset();
       for (Parameter& p : store.all()) {
@@ -55,17 +58,17 @@ std::vector<float> sums(int ranks, int rank, const std::vector<int64_t>& done, i
           host<float>(p.grad)[e] = static_cast<float>(random.normal(static_cast<uint64_t>(e)));
         }
       }
-      for (const int64_t layer : done) shares.layer_done(exec, layer);
+      for (const int64_t layer : done) sync.layer_done(exec, layer);
       if (early_bytes != nullptr && world.rank() == 0) {
         *early_bytes = mesh.tally().of("data", "reduce_scatter").bytes;
       }
-      shares.reduce_gradients(exec);
+      sync.reduce_gradients(exec);
     }
     if (world.rank() != rank) return;
     for (size_t i = 0; i < store.all().size(); ++i) {
       const Parameter& p = store.all()[i];
       if (p.spec.buffer) continue;
-      const IndexRange rows = shares.of(i).rows;
+      const IndexRange rows = sync.of(i).rows;
       const int64_t width = row_width(p.shape);
       const float* data = host<float>(p.grad);
       out.insert(out.end(), data + rows.begin * width, data + rows.end * width);
@@ -76,7 +79,7 @@ std::vector<float> sums(int ranks, int rank, const std::vector<int64_t>& done, i
 
 TEST(EarlySums, GiveTheBitsOfSumsAtTheEnd) {
   for (const int ranks : {2, 3}) {
-    for (const int64_t bucket : {int64_t{64}, int64_t{300}, Shares::kBucket}) {
+    for (const int64_t bucket : {int64_t{64}, int64_t{300}, GradientSync::kBucket}) {
       for (int rank = 0; rank < ranks; ++rank) {
         const std::vector<float> at_the_end = sums(ranks, rank, {}, bucket);
         ASSERT_FALSE(at_the_end.empty());
@@ -99,7 +102,7 @@ TEST(EarlySums, TravelAsSoonAsTheirLayersAreDone) {
   sums(2, 0, {2, 1, 0}, 64, &bytes);
   EXPECT_GT(bytes, last);
   // One bucket for all blocks: complete with the first one alone.
-  sums(2, 0, {2, 1}, Shares::kBucket, &bytes);
+  sums(2, 0, {2, 1}, GradientSync::kBucket, &bytes);
   EXPECT_EQ(bytes, 0);
 }
 

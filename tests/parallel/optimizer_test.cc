@@ -77,11 +77,13 @@ TEST(OptimizerMemory, MasterWeightsOfOtherRanksGoBackToTheSystem) {
     initialize(exec, store, 1);
     const int64_t whole = ledger.of(Label::kMaster).live;
     {
-      Optimizer optimizer(store, pool, {.weight_decay = 0}, mesh, Zero::kSharded);
+      GradientSync sync(store, *mesh, Zero::kSharded);
+      Optimizer optimizer(store, pool, {.weight_decay = 0}, mesh, sync);
       for (int step = 1; step <= 2; ++step) {
         std::fill_n(host<float>(w.grad), w.grad.elements(), 1.0f);
-        optimizer.reduce_gradients(exec);
+        sync.reduce_gradients(exec);
         optimizer.step(exec, 0.1, 1.0, step);
+        sync.complete_values(exec);
       }
       EXPECT_EQ(ledger.of(Label::kMaster).live, whole - rows * width / 2 * 4);
       const float* mine = host<float>(w.master) + world.rank() * rows * width / 2;

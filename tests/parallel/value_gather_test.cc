@@ -18,13 +18,13 @@ std::vector<ParameterSpec> specs() {
   std::vector<ParameterSpec> out = {{.name = "embed.weight", .global = {11, 8}}};
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     const std::string block = "block." + std::to_string(layer) + ".";
-    out.push_back({.name = block + "norm1.weight", .global = {8}, .f32 = true});
-    out.push_back({.name = block + "mixer.q.weight", .global = {13, 8}});
-    out.push_back({.name = block + "mlp.up.weight", .global = {12, 40}});
-    out.push_back({.name = block + "bias", .global = {4}, .buffer = true});
+    out.push_back({.name = block + "norm1.weight", .global = {8}, .layer = layer, .f32 = true});
+    out.push_back({.name = block + "mixer.q.weight", .global = {13, 8}, .layer = layer});
+    out.push_back({.name = block + "mlp.up.weight", .global = {12, 40}, .layer = layer});
+    out.push_back({.name = block + "bias", .global = {4}, .layer = layer, .buffer = true});
   }
-  out.push_back({.name = "norm.weight", .global = {8}, .f32 = true});
-  out.push_back({.name = "head.weight", .global = {11, 8}});
+  out.push_back({.name = "norm.weight", .global = {8}, .layer = kLayers - 1, .f32 = true});
+  out.push_back({.name = "head.weight", .global = {11, 8}, .layer = kLayers - 1});
   return out;
 }
 
@@ -41,7 +41,7 @@ struct Place {
         store(layout.here) {
     for (const ParameterSpec& spec : specs()) store.declare(spec);
     store.allocate(pool, type, ParameterStore::Gradients::kAllocate);
-    shares.emplace(store, mesh, Zero::kSharded, bucket);
+    sync.emplace(store, mesh, Zero::kSharded, bucket);
     renew(exec, 0);
   }
   // The value of every element after step `step`, on the rank that owns it.
@@ -52,7 +52,7 @@ struct Place {
   void renew(Exec& exec, int step) {
     for (size_t i = 0; i < store.all().size(); ++i) {
       Parameter& p = store.all()[i];
-      const IndexRange rows = shares->of(i).rows;
+      const IndexRange rows = sync->of(i).rows;
       const int64_t width = row_width(p.shape);
       for (int64_t e = rows.begin * width; e < rows.end * width; ++e) {
         host<float>(p.master)[e] = value(i, e, step);
@@ -63,6 +63,7 @@ struct Place {
       }
     }
     (void)exec;
+    sync->values_changed();
   }
   bool is_new(size_t i, int step) const {
     const std::vector<double> have = numbers(store.all()[i].value);
@@ -85,23 +86,23 @@ struct Place {
   Ledger ledger;
   Pool pool{ledger};
   ParameterStore store;
-  std::optional<Shares> shares;
+  std::optional<GradientSync> sync;
 };
 
 TEST(ValueGather, EveryLayerFindsItsOwn) {
   for (const int ranks : {2, 3}) {
     for (const DType type : {DType::kF32, DType::kBF16}) {
-      for (const int64_t bucket : {int64_t{64}, int64_t{600}, Shares::kBucket}) {
+      for (const int64_t bucket : {int64_t{64}, int64_t{600}, GradientSync::kBucket}) {
         run_ranks(ranks, [&](ThreadComm& world, Exec& exec) {
           Place place(world, exec, type, bucket);
           for (int step = 0; step < 3; ++step) {
             place.renew(exec, step);
             EXPECT_FALSE(place.is_new("", step));
-            place.shares->start_values(exec);
-            place.shares->await_values(exec, -1);
+            place.sync->start_values(exec);
+            place.sync->await_values(exec, -1);
             EXPECT_TRUE(place.is_new("embed", step));
             for (int64_t layer = 0; layer < kLayers; ++layer) {
-              place.shares->await_values(exec, layer);
+              place.sync->await_values(exec, layer);
               EXPECT_TRUE(place.is_new("block." + std::to_string(layer) + ".", step)) << layer;
             }
             EXPECT_TRUE(place.is_new("", step)) << "with the last layer norm and head";
@@ -118,18 +119,19 @@ TEST(ValueGather, TheFirstLayersComeFirst) {
     Place place(world, exec, DType::kF32, 64);
     const auto bytes = [&] { return place.mesh.tally().of("data", "all_gather").bytes; };
     place.renew(exec, 1);
-    place.shares->start_values(exec);
+    place.sync->start_values(exec);
     int64_t before = bytes();
     EXPECT_GT(before, 0);
     for (int64_t layer = -1; layer < kLayers - 1; ++layer) {
-      place.shares->await_values(exec, layer);
+      place.sync->await_values(exec, layer);
       EXPECT_GT(bytes(), before) << layer;
       before = bytes();
     }
-    place.shares->await_values(exec, kLayers);
+    place.sync->await_values(exec, kLayers);
     const int64_t together = bytes();
     place.mesh.tally().reset();
-    place.shares->gather_values(exec);
+    place.sync->values_changed();
+    place.sync->complete_values(exec);
     EXPECT_EQ(bytes(), together) << "as many as at once";
   });
 }
@@ -137,7 +139,7 @@ TEST(ValueGather, TheFirstLayersComeFirst) {
 // Steps of an optimizer with overlapped or blocking gathering of weights.
 TEST(ValueGather, AnOptimizerWaitsBeforeItChangesWhatIsStillSent) {
   std::vector<double> weights[2];
-  for (const auto others : {Optimizer::Others::kAtOnce, Optimizer::Others::kWhenAsked}) {
+  for (const bool overlap : {false, true}) {
     run_ranks(3, [&](ThreadComm& world, Exec& exec) {
       Ledger ledger;
       Pool pool{ledger};
@@ -152,24 +154,25 @@ TEST(ValueGather, AnOptimizerWaitsBeforeItChangesWhatIsStillSent) {
       for (const ParameterSpec& spec : specs()) store.declare(spec);
       store.allocate(pool, DType::kF32, ParameterStore::Gradients::kAllocate);
       initialize(exec, store, 4);
-      Optimizer optimizer(store, pool, {}, mesh, Zero::kSharded);
+      GradientSync sync(store, *mesh, Zero::kSharded);
+      Optimizer optimizer(store, pool, {}, mesh, sync);
       for (int step = 1; step <= 4; ++step) {
-        if (step != 3)
-          optimizer.start_values(exec);  // not waited for: complete before the next update
+        if (step != 3) sync.start_values(exec);  // not waited for: complete before the next update
         for (Parameter& p : store.all()) {
           for (int64_t e = 0; e < p.grad.elements(); ++e) {
             host<float>(p.grad)[e] = static_cast<float>((e * 3 + step) % 7 - 3);
           }
         }
-        if (step == 2) optimizer.await_values(exec, 1);
-        optimizer.reduce_gradients(exec);
-        optimizer.step(exec, 0.1, 1.0, step, others);
+        if (step == 2) sync.await_values(exec, 1);
+        sync.reduce_gradients(exec);
+        optimizer.step(exec, 0.1, 1.0, step);
+        if (!overlap) sync.complete_values(exec);
       }
-      optimizer.complete_values(exec);
+      sync.complete_values(exec);
       if (world.rank() != 0) return;
       for (const Parameter& p : store.all()) {
         const std::vector<double> mine = numbers(p.value);
-        auto& all = weights[others == Optimizer::Others::kAtOnce ? 0 : 1];
+        auto& all = weights[overlap ? 1 : 0];
         all.insert(all.end(), mine.begin(), mine.end());
       }
     });

@@ -1,29 +1,15 @@
-#include "parallel/shares.h"
+#include "parallel/gradient_sync.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 
-#include "core/host_access.h"
 #include "kernels/rows/elementwise.h"
+#include "kernels/rows/ranges.h"
 
 namespace weft {
 namespace {
-
-// Of "block.7.mixer.q.weight" 7; of the final norm and head, whose gradients come before all
-// blocks', `last`; -1 for what other layers may add to.
-int64_t layer_of(const std::string& name, int64_t last) {
-  if (name.starts_with("norm.") || name.starts_with("head.")) return last;
-  return name.starts_with("block.") ? std::atoll(name.c_str() + 6) : -1;
-}
-
-int64_t last_layer(const ParameterStore& store) {
-  int64_t last = -1;
-  for (const Parameter& p : store.all()) last = std::max(last, layer_of(p.spec.name, -1));
-  return last;
-}
 
 int64_t share_elements(const Parameter& p, const Ownership& own) {
   return own.rows_per_share * row_width(p.shape);
@@ -38,11 +24,9 @@ IndexRange rows_of_share(const Parameter& p, const Ownership& own, int index) {
 
 }  // namespace
 
-Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucket_elements)
-    : store_(store),
-      mesh_(mesh),
-      bucket_elements_(bucket_elements),
-      last_layer_(last_layer(store)) {
+GradientSync::GradientSync(ParameterStore& store, const Mesh& mesh, Zero zero,
+                           int64_t bucket_elements)
+    : store_(store), mesh_(mesh), bucket_elements_(bucket_elements) {
   for (const Parameter& p : store.all()) {
     const size_t index = owned_.size();
     owned_.push_back(ownership_of(p.spec, mesh.here(), zero));
@@ -66,8 +50,7 @@ Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucke
   for (Bucket& bucket : buckets_) {
     bucket.first_use = std::numeric_limits<int64_t>::max();
     for (const size_t index : bucket.parameters) {
-      bucket.first_use =
-          std::min(bucket.first_use, layer_of(store.all()[index].spec.name, last_layer_));
+      bucket.first_use = std::min(bucket.first_use, store.all()[index].spec.layer);
     }
     const size_t first = bucket.parameters.front();
     bucket.direct = bucket.parameters.size() == 1 &&
@@ -83,13 +66,13 @@ Shares::Shares(ParameterStore& store, const Mesh& mesh, Zero zero, int64_t bucke
 }
 
 // Its gradient is final when its layer's backward is over, and is this rank's to sum as it is.
-bool Shares::completes_early(size_t index) const {
+bool GradientSync::completes_early(size_t index) const {
   const ParameterSpec& spec = store_.all()[index].spec;
-  return layer_of(spec.name, last_layer_) >= 0 && owned_[index].partial_over.empty() &&
-         owned_[index].replicas == 1 && spec.held_by.size() <= 1;
+  return spec.layer >= 0 && owned_[index].partial_over.empty() && owned_[index].replicas == 1 &&
+         spec.held_by.size() <= 1;
 }
 
-void Shares::add_to_buckets(size_t index, Communicator& comm) {
+void GradientSync::add_to_buckets(size_t index, Communicator& comm) {
   const Parameter& p = store_.all()[index];
   const int64_t elements = share_elements(p, owned_[index]);
   const bool early = completes_early(index);
@@ -106,63 +89,59 @@ void Shares::add_to_buckets(size_t index, Communicator& comm) {
   }
   bucket->parameters.push_back(index);
   bucket->share += elements;
-  if (early) bucket->layers.insert(layer_of(p.spec.name, last_layer_));
+  if (early) bucket->layers.insert(p.spec.layer);
 }
 
 // Gradients lie in one arena with zeros between them: neighbours are summed with one call. What
 // lies farther apart than the arena aligns has a parameter between that is not these ranks' to sum.
-void Shares::add_to_runs(const Parameter& p, Communicator& comm) {
+void GradientSync::add_to_runs(const Parameter& p, Communicator& comm) {
   constexpr int64_t kAlign = 16;  // elements
   if (p.shape.elements() == 0) return;
-  float* data = host<float>(p.grad);
   Run* last = runs_.empty() ? nullptr : &runs_.back();
-  if (last != nullptr && last->comm == &comm && data - (last->data + last->elements) < kAlign) {
-    last->elements = data - last->data + p.shape.elements();
+  if (last != nullptr && last->comm == &comm &&
+      p.offset - (last->begin + last->elements) < kAlign) {
+    last->elements = p.offset - last->begin + p.shape.elements();
   } else {
-    runs_.push_back({data, p.shape.elements(), &comm});
+    runs_.push_back({p.offset, p.shape.elements(), &comm});
   }
 }
 
 // The rows of one sharer, between the parameters of a bucket and `packed`, where they start at
 // element `at`.
-void Shares::copy_rows(Exec& exec, const Bucket& bucket, Tensor Parameter::*part,
-                       const Tensor& packed, int share, int64_t at, Copy direction) const {
-  std::vector<int64_t> starts;
+void GradientSync::add_rows(const Bucket& bucket, Tensor Parameter::*part, const Tensor& packed,
+                            int share, int64_t at, Copy direction, Ranges& ranges) const {
+  const Tensor flat = packed.reshaped({packed.elements()});
   for (const size_t index : bucket.parameters) {
-    starts.push_back(at);
-    at += share_elements(store_.all()[index], owned_[index]);
-  }
-  exec.threads.run(std::ssize(bucket.parameters), [&](int64_t i) {
-    const size_t index = bucket.parameters[static_cast<size_t>(i)];
     const Parameter& p = store_.all()[index];
-    const Tensor& tensor = p.*part;
-    const int64_t width = row_width(p.shape), element = size_of(tensor.dtype());
+    const int64_t width = row_width(p.shape);
     const IndexRange rows = rows_of_share(p, owned_[index], share);
-    char* outside =
-        static_cast<char*>(host_bytes(packed)) + starts[static_cast<size_t>(i)] * element;
-    char* inside = static_cast<char*>(host_bytes(tensor)) + rows.begin * width * element;
-    const auto bytes = static_cast<size_t>(rows.size() * width * element);
-    if (bytes == 0) return;
+    const Tensor inside = (p.*part).reshaped({p.shape.elements()});
+    const Tensor own = inside.slice(rows.begin * width, rows.size() * width),
+                 outside = flat.slice(at, own.elements());
+    at += share_elements(p, owned_[index]);
     if (direction == Copy::kIn)
-      std::memcpy(outside, inside, bytes);
+      ranges.push_back({own, outside});
     else
-      std::memcpy(inside, outside, bytes);
-  });
+      ranges.push_back({outside, own});
+  }
 }
 
 // [sharers, share]: the gradients themselves, or copies side by side.
-Tensor Shares::pack_gradients(Exec& exec, const Bucket& bucket) const {
+Tensor GradientSync::pack_gradients(Exec& exec, const Bucket& bucket) const {
   const int n = bucket.comm->size();
   if (bucket.direct) {
     return store_.all()[bucket.parameters.front()].grad.reshaped({n, bucket.share});
   }
   const Tensor all = Tensor::zeros(exec.pool, {n, bucket.share}, DType::kF32, Label::kScratch);
-  for (int r = 0; r < n; ++r)
-    copy_rows(exec, bucket, &Parameter::grad, all, r, r * bucket.share, Copy::kIn);
+  Ranges ranges;
+  for (int r = 0; r < n; ++r) {
+    add_rows(bucket, &Parameter::grad, all, r, r * bucket.share, Copy::kIn, ranges);
+  }
+  kernels::copy_ranges(exec, ranges);
   return all;
 }
 
-void Shares::layer_done(Exec& exec, int64_t layer) {
+void GradientSync::layer_done(Exec& exec, int64_t layer) {
   done_.insert(layer);
   for (Bucket& bucket : buckets_) {
     const bool complete =
@@ -175,7 +154,7 @@ void Shares::layer_done(Exec& exec, int64_t layer) {
   }
 }
 
-void Shares::reduce_bucket(Exec& exec, Bucket& bucket) const {
+void GradientSync::reduce_bucket(Exec& exec, Bucket& bucket) const {
   const int me = bucket.comm->rank();
   const Tensor all = bucket.scatter ? bucket.packed : pack_gradients(exec, bucket);
   if (bucket.scatter)
@@ -184,39 +163,46 @@ void Shares::reduce_bucket(Exec& exec, Bucket& bucket) const {
     bucket.comm->reduce_scatter(exec, all, all.row(me));
   bucket.scatter.reset();
   bucket.packed = {};
-  if (!bucket.direct) {
-    copy_rows(exec, bucket, &Parameter::grad, all, me, me * bucket.share, Copy::kOut);
-  }
+  if (bucket.direct) return;
+  Ranges ranges;
+  add_rows(bucket, &Parameter::grad, all, me, me * bucket.share, Copy::kOut, ranges);
+  kernels::copy_ranges(exec, ranges);
 }
 
 // [sharers, share]: the values themselves, or this rank's rows in their place.
-Tensor Shares::pack_values(Exec& exec, const Bucket& bucket) const {
+Tensor GradientSync::pack_values(Exec& exec, const Bucket& bucket) const {
   const int n = bucket.comm->size(), me = bucket.comm->rank();
   const Tensor& first = store_.all()[bucket.parameters.front()].value;
   if (bucket.direct) return first.reshaped({n, bucket.share});
   const Tensor all = Tensor::zeros(exec.pool, {n, bucket.share}, first.dtype(), Label::kScratch);
-  copy_rows(exec, bucket, &Parameter::value, all, me, me * bucket.share, Copy::kIn);
+  Ranges ranges;
+  add_rows(bucket, &Parameter::value, all, me, me * bucket.share, Copy::kIn, ranges);
+  kernels::copy_ranges(exec, ranges);
   return all;
 }
 
-void Shares::unpack_values(Exec& exec, const Bucket& bucket, const Tensor& all) const {
+void GradientSync::unpack_values(Exec& exec, const Bucket& bucket, const Tensor& all) const {
   if (bucket.direct) return;
   const int n = bucket.comm->size(), me = bucket.comm->rank();
+  Ranges ranges;
   for (int r = 0; r < n; ++r) {
-    if (r != me) copy_rows(exec, bucket, &Parameter::value, all, r, r * bucket.share, Copy::kOut);
+    if (r != me) {
+      add_rows(bucket, &Parameter::value, all, r, r * bucket.share, Copy::kOut, ranges);
+    }
   }
+  kernels::copy_ranges(exec, ranges);
 }
 
 void sum_over_replicas(Exec& exec, Communicator& ranks, int replicas, const Tensor& grad) {
   const Tensor slices = exec.zeros({ranks.size() / replicas, grad.elements()});
   const Tensor mine = slices.row(ranks.rank() / replicas);
-  const auto bytes = static_cast<size_t>(grad.bytes());
-  std::memcpy(host_bytes(mine), host_bytes(grad), bytes);
+  const Tensor flat = grad.reshaped({grad.elements()});
+  kernels::copy(exec, flat, mine);
   ranks.all_reduce(exec, slices, ReduceOp::kSum);
-  std::memcpy(host_bytes(grad), host_bytes(mine), bytes);
+  kernels::copy(exec, mine, flat);
 }
 
-void Shares::add_to_partial(size_t parameter, Communicator& comm) {
+void GradientSync::add_to_partial(size_t parameter, Communicator& comm) {
   auto found = std::find_if(partial_.begin(), partial_.end(),
                             [&](const Partial& partial) { return partial.comm == &comm; });
   if (found == partial_.end()) found = partial_.insert(found, {&comm});
@@ -225,26 +211,23 @@ void Shares::add_to_partial(size_t parameter, Communicator& comm) {
 }
 
 // Norms, routers, gates: many and small, so they travel together.
-void Shares::sum_partial(Exec& exec, const Partial& partial) const {
+void GradientSync::sum_partial(Exec& exec, const Partial& partial) const {
   const Tensor packed = Tensor::empty(exec.pool, {partial.elements}, DType::kF32, Label::kScratch);
-  const auto copy = [&](Copy direction) {
-    char* at = static_cast<char*>(host_bytes(packed));
-    for (const size_t index : partial.parameters) {
-      const Tensor& grad = store_.all()[index].grad;
-      const auto bytes = static_cast<size_t>(grad.bytes());
-      if (direction == Copy::kIn)
-        std::memcpy(at, host_bytes(grad), bytes);
-      else
-        std::memcpy(host_bytes(grad), at, bytes);
-      at += bytes;
-    }
-  };
-  copy(Copy::kIn);
+  Ranges in, out;
+  int64_t at = 0;
+  for (const size_t index : partial.parameters) {
+    const Tensor& grad = store_.all()[index].grad;
+    const Tensor flat = grad.reshaped({grad.elements()}), part = packed.slice(at, grad.elements());
+    in.push_back({flat, part});
+    out.push_back({part, flat});
+    at += grad.elements();
+  }
+  kernels::copy_ranges(exec, in);
   partial.comm->all_reduce(exec, packed, ReduceOp::kSum);
-  copy(Copy::kOut);
+  kernels::copy_ranges(exec, out);
 }
 
-void Shares::sum_over_stages(Exec& exec) const {
+void GradientSync::sum_over_stages(Exec& exec) const {
   const int here = mesh_.here()[Axis::kPipe].index;
   Communicator& pipe = mesh_.over({Axis::kPipe});
   for (const size_t index : between_stages_) {
@@ -269,20 +252,24 @@ void Shares::sum_over_stages(Exec& exec) const {
   }
 }
 
-void Shares::reduce_gradients(Exec& exec) {
+void GradientSync::reduce_gradients(Exec& exec) {
   for (const Partial& partial : partial_) sum_partial(exec, partial);
   for (const size_t i : replicated_) {
     sum_over_replicas(exec, mesh_.over({Axis::kTensor}), owned_[i].replicas, store_.all()[i].grad);
   }
   for (const Run& run : runs_) {
-    run.comm->all_reduce(exec, {run.data, {run.elements}, run.elements, DType::kF32, {}},
-                         ReduceOp::kSum);
+    run.comm->all_reduce(exec, store_.gradients().slice(run.begin, run.elements), ReduceOp::kSum);
   }
   for (Bucket& bucket : buckets_) reduce_bucket(exec, bucket);
   done_.clear();
 }
 
-void Shares::gather_values(Exec& exec) const {
+void GradientSync::complete_values(Exec& exec) {
+  if (std::exchange(values_changed_, false)) gather_values(exec);
+  await_values(exec, std::numeric_limits<int64_t>::max());
+}
+
+void GradientSync::gather_values(Exec& exec) const {
   for (const Bucket& bucket : buckets_) {
     const Tensor all = pack_values(exec, bucket);
     bucket.comm->all_gather(exec, all.row(bucket.comm->rank()), all);
@@ -290,12 +277,13 @@ void Shares::gather_values(Exec& exec) const {
   }
 }
 
-void Shares::start_values(Exec& exec) {
+void GradientSync::start_values(Exec& exec) {
+  if (!std::exchange(values_changed_, false)) return;
   values_started_ = values_here_ = 0;
   start_more(exec);
 }
 
-void Shares::start_more(Exec& exec) {
+void GradientSync::start_more(Exec& exec) {
   constexpr size_t kAhead = 3;
   for (; values_started_ < std::min(by_use_.size(), values_here_ + kAhead); ++values_started_) {
     Bucket& bucket = buckets_[by_use_[values_started_]];
@@ -304,7 +292,7 @@ void Shares::start_more(Exec& exec) {
   }
 }
 
-void Shares::await_values(Exec& exec, int64_t layer) {
+void GradientSync::await_values(Exec& exec, int64_t layer) {
   for (; values_here_ < by_use_.size(); start_more(exec)) {
     Bucket& bucket = buckets_[by_use_[values_here_]];
     if (bucket.first_use > layer) return;

@@ -1,4 +1,4 @@
-#include "parallel/shares.h"
+#include "parallel/gradient_sync.h"
 #include "core/host_access.h"
 #include "parallel/parameter_values.h"
 
@@ -58,7 +58,7 @@ std::vector<int64_t> global_elements(const Parameter& p) {
 // Every owned element becomes the sum over exactly the ranks that hold it and see other tokens (or
 // hold partial sums); and the norm counts every element of the global gradient once, under every
 // layout.
-TEST(Shares, SumGradientsOverThoseWhoHoldThem) {
+TEST(GradientSync, SumsGradientsOverThoseWhoHoldThem) {
   const std::vector<Case> cases = {
       {{}, 1}, {{}, 3}, {{.expert = 4}, 4}, {{.tensor = 2, .expert = 2}, 4}};
   for (const auto& [degrees, world_size] : cases) {
@@ -83,8 +83,9 @@ TEST(Shares, SumGradientsOverThoseWhoHoldThem) {
             host<float>(p.grad)[e] = part_of_gradient(world.rank(), i, elements[e]);
           }
         }
-        Optimizer optimizer(store, pool, {}, mesh, zero);
-        optimizer.reduce_gradients(exec);
+        GradientSync sync(store, *mesh, zero);
+        const Optimizer optimizer(store, pool, {}, mesh, sync);
+        sync.reduce_gradients(exec);
         double squares = 0;  // of the whole gradient, from all ranks' parts
         for (size_t i = 0; i < store.all().size(); ++i) {
           Parameter& p = store.all()[i];
@@ -117,10 +118,10 @@ TEST(Shares, SumGradientsOverThoseWhoHoldThem) {
             }
           }
         }
-        std::vector<int64_t> words = {layout.rank, -7}, of_all;
-        EXPECT_DOUBLE_EQ(optimizer.gradient_norm(exec, words), std::sqrt(squares));
-        for (int r = 0; r < world_size; ++r) of_all.insert(of_all.end(), {r, -7});
-        EXPECT_EQ(words, of_all) << "they travel along";
+        std::vector<double> beside = {static_cast<double>(layout.rank), -7};
+        EXPECT_DOUBLE_EQ(optimizer.gradient_norm(exec, beside), std::sqrt(squares));
+        EXPECT_EQ(beside,
+                  (std::vector<double>{world_size * (world_size - 1) / 2.0, -7.0 * world_size}));
         EXPECT_DOUBLE_EQ(optimizer.gradient_norm(exec), std::sqrt(squares));
       });
     }
