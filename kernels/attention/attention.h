@@ -58,7 +58,7 @@ struct AttentionGradients {
   View dq, dk, dv;
   View d_log_forget = {};  // f32 [keys, heads]; overwritten likewise; given when log_forget is
 };
-// The same blocks are left out as in forward; the choice counts as constant.
+// Leaves out the same blocks as forward; the choice counts as constant.
 void attention_backward(Exec& exec, const Attention& in, ConstView out, ConstView log_sum_exp,
                         ConstView d_out, const AttentionGradients& gradients);
 

@@ -4,8 +4,8 @@
 
 #include "kernels/attention/attention.h"
 
-// What forgetting (FoX) adds to blockwise attention: the running sums of the gates and, with
-// pruning (ACP), the blocks that need no computing.
+// Forgetting attention (FoX) adds running sums of the gates to blockwise attention and, with
+// pruning (ACP), leaves out blocks.
 //
 // c falls along the document, so that the entries (i, j) far below the diagonal have the lowest
 // bias c_i - c_j. With U >= |scale q_i . k_j|, the entries of a query whose bias is below

@@ -17,13 +17,13 @@
 //   dg_i = sum of db_j over j >= i
 namespace weft::kernels::programs {
 
-// What the first walk leaves for the second.
+// Results of the first walk that the second one reads.
 template <class Engine>
 struct DeltaKept {
   typename Engine::Out t, errors;  // [C, C], [C, value]
 };
 
-// Of a chunk whose values are there.
+// Fills `kept` for a chunk whose values are already in `w`.
 template <class Engine, class Space>
 WEFT_TILE void delta_keep(Engine& e, const DeltaKept<Engine>& kept, Space& w) {
   using namespace tile;

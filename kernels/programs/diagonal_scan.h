@@ -152,7 +152,7 @@ WEFT_TILE void diagonal_keys(Engine& e, const Span& rows, Space& w) {
   e.fill(w.total, [&](auto j) { return w.total[j] * w.within[j]; });
 }
 
-// The same for all blocks where nothing else is wanted, bit for bit.
+// All blocks at once, with the same bits, where nothing else is wanted.
 template <class Engine, class Space>
 WEFT_TILE void diagonal_all_keys(Engine& e, Space& w) {
   e.fill(w.total, [&](auto) { return e.number(1.0f); });

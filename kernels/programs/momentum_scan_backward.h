@@ -20,8 +20,8 @@ struct MomentumChunkGradients {
   typename Engine::In d_out;
   typename Engine::In m, s, a;  // the states before the chunk
   typename Engine::Out dq, dk, dv;
-  // Of the coefficients: G_o, G_r [C, C]; per token b_o, f_o, b_r, f_r and rows of G and H; and
-  // those at the end: b, f, p, and b and f at the state that becomes A.
+  // Gradients of the coefficients: G_o, G_r [C, C]; per token b_o, f_o, b_r, f_r and rows of G and
+  // H; and those at the end: b, f, p, and b and f at the state that becomes A.
   typename Engine::Out d_out_g, d_read_g;
   typename Engine::OutVector b_out, f_out, b_read, f_read, to_m, to_s, to_a;
   float b = 0, f = 0, p = 0, b_a = 0, f_a = 0;
@@ -161,7 +161,7 @@ WEFT_TILE void momentum_keys_backward(Engine& e, const MomentumChunk<Engine>& a,
 template <Momentum momentum, class Engine, class Space>
 WEFT_TILE void momentum_states_backward(Engine& e, const MomentumChunk<Engine>& a, Space& w) {
   using namespace tile;
-  // What becomes A comes from M and S; else A passes.
+  // A new A is made of M and S; otherwise A passes.
   const float b_a = a.moves_anchor ? a.b_a : 0.0f, f_a = a.moves_anchor ? a.f_a : 0.0f;
   if constexpr (momentum == Momentum::kYes) {
     e.run(kFull, take(w.ds), map([&](auto i, auto j, auto x) {

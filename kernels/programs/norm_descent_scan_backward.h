@@ -125,7 +125,7 @@ WEFT_TILE void norm_descent_backward(Engine& e, const NormDescentPiece<Engine>& 
   e.run(kFull, take(w.d_out), column_sum(w.dn));
   e.run(kFull, take(w.dz), column_sum(w.d_anchor_n));
   if (a.fresh) {
-    // What the anchor's gradient has gathered joins that of the weights it is a copy of.
+    // The anchor is a copy of the weights: its gradient is added to theirs.
     norm_descent_keys(e, g, w.m, w);
     e.run(kFull, take(w.dm), tn(w.q, w.d_out), tn(w.k, w.dz),
           map([&](auto i, auto j, auto x) { return x + w.d_anchor(i, j); }), put(w.dm));

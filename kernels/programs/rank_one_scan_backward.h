@@ -22,13 +22,13 @@
 //   dk_i = beta_i db_i - a_i dalpha_i,   dbeta_i = k_i . db_i
 namespace weft::kernels::programs {
 
-// What the first walk leaves for the second: [C, C] each, z [C, value].
+// Results of the first walk that the second one reads: [C, C] each, z [C, value].
 template <class Engine>
 struct RankOneKept {
   typename Engine::Out t, z, qb, qk, ak;
 };
 
-// Of a chunk whose values are there.
+// Fills `kept` for a chunk whose values are already in `w`.
 template <class Engine, class Space>
 WEFT_TILE void rank_one_keep(Engine& e, const RankOneKept<Engine>& kept, Space& w) {
   using namespace tile;
@@ -219,7 +219,7 @@ WEFT_TILE void rank_one_blocks_backward(Engine& e, Space& w) {
   }
 }
 
-// What the state behind the chunk adds to the gradients of keys and values.
+// Adds the part of the state behind the chunk to the gradients of keys and values.
 template <class Engine, class Space>
 WEFT_TILE void rank_one_writes(Engine& e, const RankOneChunkGradients<Engine>& g, Space& w) {
   using namespace tile;

@@ -18,9 +18,9 @@ struct ScanChunk {
   float scale = 1.0f;
 };
 
-// What the outputs of a chunk need. S: chunk(), key(), value(), run-time or constexpr. What
-// outlives a chunk comes first, because the last chunk of a document may be placed with a smaller
-// S.
+// Storage for the outputs of a chunk. S: chunk(), key(), value(), run-time or constexpr. Members
+// that outlive a chunk come first, because the last chunk of a document may be placed with a
+// smaller S.
 template <class Engine, class S>
 struct ScanOutputSpace {
   template <auto rows, auto columns, unsigned uses>
@@ -60,7 +60,7 @@ struct ScanStateSpace {
   }
 };
 
-// And with them.
+// Storage for the outputs and the state.
 template <class Engine, class S>
 struct ScanSpace : ScanOutputSpace<Engine, S> {
   using Base = ScanOutputSpace<Engine, S>;
@@ -102,9 +102,9 @@ WEFT_TILE void scan_output(Engine& e, const ScanChunk<Engine>& a, const typename
           return e.select(e.inside(kLower, i, j), x * e.exp_down(w.b[i] - w.b[j]), 0.0f);
         }),
         put(w.p));
-  e.run(kFull, nn(w.q, w.m),  // what came before the chunk
+  e.run(kFull, nn(w.q, w.m),  // tokens before the chunk
         map([&](auto i, auto, auto x) { return x * w.from_start[i]; }),
-        nn(w.p, w.v, Banded::kA, kLower),  // what is inside it
+        nn(w.p, w.v, Banded::kA, kLower),  // tokens inside it
         store(out, [&](auto, auto, auto x) { return x * a.scale; }));
 }
 

@@ -46,7 +46,7 @@ struct TwoSidedBackwardSpace {
   // dM behind the chunk, then before it.
   Op<&S::key, &S::value, tile::kB | tile::kBt | tile::kEntries> dm;
   Vec<&S::key> key_product;                        // sums over values of M * dM at that place
-  Vec<&S::value> value_product;                    // and over keys
+  Vec<&S::value> value_product;                    // the sum over keys
   Op<&S::key, &S::value, tile::kB | tile::kBt> m;  // M_0
   DecaySideGradients<Engine, S, &S::key> key;
   DecaySideGradients<Engine, S, &S::value> value;

@@ -10,7 +10,7 @@ namespace weft::kernels {
 
 // q, k [tokens, qk_heads * key], v [tokens, heads * value], all f32 or all bf16, rows may be
 // strided. Head h reads q and k of head h / (heads / qk_heads). beta (b) f32 [tokens, heads];
-// log_decay (g <= 0) f32 [tokens, heads], or not given (data == nullptr) for g = 0. documents:
+// log_decay (g <= 0) f32 [tokens, heads], or absent (data == nullptr) for g = 0. documents:
 // offsets, n + 1 entries; each starts from its own initial state. States are f32 [n, heads, key,
 // value].
 struct DeltaScan {
@@ -26,17 +26,17 @@ struct DeltaScan {
   float scale = 1.0f;
 };
 
-// Floats that forward may leave for backward: what it finds out about every chunk.
+// Floats that forward may leave for backward: its results for every chunk.
 int64_t delta_scan_kept(Exec& exec, const DeltaScan& in);
 
-// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept:
-// f32 of that many numbers; not given: backward walks through the documents once more. Where out is
-// not given, only the final state is wanted: q's numbers are not read, nothing is kept.
+// out [tokens, heads * value], type of v or f32. States may be absent: zero, not computed. kept:
+// f32 of that many numbers; absent: backward recomputes them. Where out is
+// absent, only the final state is computed: q is not read, nothing is kept.
 void delta_scan_forward(Exec& exec, const DeltaScan& in, ConstView initial_state, View out,
                         View final_state, View kept = {});
 
 // Overwritten: dq, dk, dv (type of the inputs or f32), d_beta and d_log_decay f32 (the latter not
-// given when there is no decay), d_initial_state (may be not given).
+// given when there is no decay), d_initial_state (may be absent).
 struct DeltaScanGradients {
   View dq, dk, dv;
   View d_beta, d_log_decay;

@@ -15,7 +15,7 @@ namespace weft::kernels {
 
 // q [tokens, heads * key], k [tokens, kv_heads * key], v [tokens, kv_heads * value], all f32 or all
 // bf16, rows may be strided. Query head h reads kv head h / (heads / kv_heads). log_decay (g <= 0)
-// f32 [tokens, kv_heads * key]. bonus f32 [heads * key], or not given (data == nullptr). documents:
+// f32 [tokens, kv_heads * key]. bonus f32 [heads * key], or absent (data == nullptr). documents:
 // offsets, n + 1 entries; each starts from its own initial state. States are f32 [n, heads, key,
 // value].
 struct DiagonalScan {
@@ -30,23 +30,23 @@ struct DiagonalScan {
   int64_t heads = 1, kv_heads = 1;
   int64_t key = 0, value = 0;
   float scale = 1.0f;
-  // h <= 0, f32 [tokens, kv_heads * value], or not given. Not together with a bonus. With it,
-  // log_decay may be not given: no decay per key channel.
+  // h <= 0, f32 [tokens, kv_heads * value], or absent. Not together with a bonus. With it,
+  // log_decay may be absent: no decay per key channel.
   ConstView value_log_decay = {};
 };
 
 // Floats that forward may leave for backward: the states between chunks.
 int64_t diagonal_scan_kept(Exec& exec, const DiagonalScan& in);
 
-// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept:
-// f32 of that many numbers; not given: backward finds them out again. Where out is not given, only
+// out [tokens, heads * value], type of v or f32. States may be absent: zero, not computed. kept:
+// f32 of that many numbers; absent: backward recomputes them. Where out is absent, only
 // the final state is wanted: q's numbers are not read, nothing is kept.
 void diagonal_scan_forward(Exec& exec, const DiagonalScan& in, ConstView initial_state, View out,
                            View final_state, View kept = {});
 
-// Overwritten: dq, dk, dv (type of the inputs or f32), d_log_decay f32 (not given where
-// log_decay is not), d_initial_state (may be not given).
-// Accumulated: d_bonus f32 [heads * key] (not given when there is no bonus).
+// Overwritten: dq, dk, dv (type of the inputs or f32), d_log_decay f32 (absent where
+// log_decay is), d_initial_state (may be absent).
+// Accumulated: d_bonus f32 [heads * key] (absent when there is no bonus).
 struct DiagonalScanGradients {
   View dq, dk, dv;
   View d_log_decay;

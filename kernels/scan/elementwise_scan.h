@@ -12,8 +12,8 @@
 // once. What backward needs of the states it computes again, chunk by chunk.
 //
 // x, out: [tokens, channels] f32 or bf16, rows may be strided. a_log f32 [channels, states]; skip
-// f32 [channels] or not given (data == nullptr). documents: offsets, n + 1 entries; each starts
-// from its own initial state. States are f32 [n, states, channels]; not given: zero, not wanted.
+// f32 [channels] or absent (data == nullptr). documents: offsets, n + 1 entries; each starts
+// from its own initial state. States are f32 [n, states, channels]; absent: zero, not computed.
 namespace weft::kernels {
 
 // Step, input and read come from the token (Mamba): dt f32 [tokens, channels]; b, c [tokens,
@@ -27,11 +27,11 @@ struct SelectiveScan {
   ConstView a_log, skip;
   std::span<const int32_t> documents;
 };
-// out may be not given, when only the final state is wanted.
+// out may be absent, when only the final state is wanted.
 void selective_scan_forward(Exec& exec, const SelectiveScan& in, ConstView initial_state, View out,
                             View final_state);
-// Overwritten: dx, db, dc (f32 or bf16), d_dt f32, d_initial_state (may be not given). Added to:
-// d_a_log, d_skip f32 (the latter not given when there is no skip).
+// Overwritten: dx, db, dc (f32 or bf16), d_dt f32, d_initial_state (may be absent). Added to:
+// d_a_log, d_skip f32 (the latter absent when there is no skip).
 struct SelectiveScanGradients {
   View dx, d_dt, db, dc;
   View d_a_log, d_skip;
@@ -41,7 +41,7 @@ void selective_scan_backward(Exec& exec, const SelectiveScan& in, ConstView init
                              ConstView d_out, ConstView d_final_state,
                              const SelectiveScanGradients& gradients);
 
-// The same for every token, other for every channel (S4): log_dt f32 [channels]; b, c f32
+// Factors per channel, equal for all tokens (S4): log_dt f32 [channels]; b, c f32
 // [channels, states].
 struct StaticScan {
   static constexpr const char* kName = "static_scan";
@@ -54,7 +54,7 @@ struct StaticScan {
 };
 void static_scan_forward(Exec& exec, const StaticScan& in, ConstView initial_state, View out,
                          View final_state);
-// Overwritten: dx, d_initial_state (may be not given). Added to, f32: the others.
+// Overwritten: dx, d_initial_state (may be absent). Added to, f32: the others.
 struct StaticScanGradients {
   View dx;
   View d_log_dt, d_a_log, db, dc, d_skip;

@@ -13,7 +13,7 @@
 namespace weft::kernels {
 
 // q, k [tokens, heads * key], v [tokens, heads * value], f32 or bf16, rows may be strided. theta,
-// alpha, eta f32 [tokens, heads], rows may be strided; alpha and eta may be not given: 0.
+// alpha, eta f32 [tokens, heads], rows may be strided; alpha and eta may be absent: 0.
 // documents: offsets, n + 1 entries; document d begins after `before[d]` of its tokens.
 struct MomentumScan {
   static constexpr const char* kName = "momentum_scan";
@@ -28,8 +28,8 @@ struct MomentumScan {
   float scale = 1.0f;
 };
 
-// f32 [n, heads, key, value] each. Entering: what is not given is zero, but for the anchor (A of
-// the mini-batch that the document is in), which is then M. Leaving: not given is not wanted.
+// f32 [n, heads, key, value] each. Entering: what is absent is zero, but for the anchor (A of
+// the mini-batch that the document is in), which is then M. Leaving: absent ones are not computed.
 struct MomentumStates {
   ConstView m = {}, s = {}, anchor = {};
 };
@@ -40,8 +40,8 @@ struct MomentumStatesOut {
 // Floats that forward may leave for backward: the states between chunks.
 int64_t momentum_scan_kept(Exec& exec, const MomentumScan& in);
 
-// out [tokens, heads * value], type of v or f32. kept: f32 of that many numbers; not given:
-// backward walks through the documents once more. Where out is not given, only the leaving states
+// out [tokens, heads * value], type of v or f32. kept: f32 of that many numbers; absent:
+// backward recomputes them. Where out is absent, only the leaving states
 // are wanted: q's numbers are not read, nothing is kept.
 void momentum_scan_forward(Exec& exec, const MomentumScan& in, const MomentumStates& entering,
                            View out, const MomentumStatesOut& leaving, View kept = {});

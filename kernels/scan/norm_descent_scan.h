@@ -32,8 +32,8 @@ struct NormDescentScan {
 };
 
 // m, anchor_m f32 [n, heads, width, width], n, anchor_n f32 [n, heads, width]. Entering: what is
-// not given is zero, but for the anchor (of the mini-batch that the document is in), which is then
-// (m, n). Leaving: not given is not wanted.
+// absent is zero, but for the anchor (of the mini-batch that the document is in), which is then
+// (m, n). Leaving: absent ones are not computed.
 struct NormDescentStates {
   ConstView m = {}, n = {}, anchor_m = {}, anchor_n = {};
 };
@@ -44,8 +44,8 @@ struct NormDescentStatesOut {
 // Floats that forward may leave for backward: the states of every 16th mini-batch.
 int64_t norm_descent_scan_kept(Exec& exec, const NormDescentScan& in);
 
-// out [tokens, heads * width], f32 or bf16. kept: f32 of that many numbers; not given: backward
-// walks through the documents once more.
+// out [tokens, heads * width], f32 or bf16. kept: f32 of that many numbers; absent: backward
+// recomputes them.
 void norm_descent_scan_forward(Exec& exec, const NormDescentScan& in,
                                const NormDescentStates& entering, View out,
                                const NormDescentStatesOut& leaving, View kept);

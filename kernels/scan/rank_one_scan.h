@@ -6,7 +6,7 @@
 
 // A state that a diagonal plus rank-one matrix carries on, in chunks (per head; vectors are rows):
 //   M_t = diag(e^{g_t}) M_{t-1} + b_t^T (a_t M_{t-1}) + k_t^T v_t,    o_t = scale * q_t M_t
-// (RWKV-7), and where a is not given the delta rule with a decay per key channel, b one number
+// (RWKV-7), and where a is absent the delta rule with a decay per key channel, b one number
 // (KDA):
 //   M_t = (I - b_t k_t^T k_t) diag(e^{g_t}) M_{t-1} + b_t k_t^T v_t
 // No exponent is ever positive: decays may be as strong as they like.
@@ -14,7 +14,7 @@ namespace weft::kernels {
 
 // q, k [tokens, heads * key], v [tokens, heads * value], all f32 or all bf16, rows may be strided.
 // log_decay (g <= 0) f32 [tokens, heads * key]. alpha (a) and beta (b) [tokens, heads * key], type
-// of q or f32; or alpha not given (data == nullptr) and beta f32 [tokens, heads]. documents:
+// of q or f32; or alpha absent (data == nullptr) and beta f32 [tokens, heads]. documents:
 // offsets, n + 1 entries; each starts from its own initial state. States are f32 [n, heads, key,
 // value].
 struct RankOneScan {
@@ -31,17 +31,17 @@ struct RankOneScan {
   float scale = 1.0f;
 };
 
-// Floats that forward may leave for backward: what it finds out about every chunk.
+// Floats that forward may leave for backward: its results for every chunk.
 int64_t rank_one_scan_kept(Exec& exec, const RankOneScan& in);
 
-// out [tokens, heads * value], type of v or f32. States may be not given: zero, not wanted. kept:
-// f32 of that many numbers; not given: backward walks through the documents once more. Where out is
-// not given, only the final state is wanted: q's numbers are not read, nothing is kept.
+// out [tokens, heads * value], type of v or f32. States may be absent: zero, not computed. kept:
+// f32 of that many numbers; absent: backward recomputes them. Where out is
+// absent, only the final state is computed: q is not read, nothing is kept.
 void rank_one_scan_forward(Exec& exec, const RankOneScan& in, ConstView initial_state, View out,
                            View final_state, View kept = {});
 
-// Overwritten: dq, dk, dv, d_alpha, d_beta (type of q or f32; d_alpha not given when alpha is not,
-// and d_beta then f32), d_log_decay f32, d_initial_state (may be not given).
+// Overwritten: dq, dk, dv, d_alpha, d_beta (type of q or f32; d_alpha absent when alpha is,
+// and d_beta then f32), d_log_decay f32, d_initial_state (may be absent).
 struct RankOneScanGradients {
   View dq, dk, dv;
   View d_log_decay;

@@ -39,7 +39,7 @@ ScalarHeads heads_of(const ScalarScan& in);
 int64_t scalar_scan_kept(Exec& exec, const ScalarScan& in);
 
 // out [tokens, heads * value], type of v or f32. initial_state may be empty (zero), final_state may
-// be empty (not wanted). kept: f32 of that many numbers; not given: backward finds them out again.
+// be empty (not wanted). kept: f32 of that many numbers; absent: backward recomputes them.
 void scalar_scan_forward(Exec& exec, const ScalarScan& in, ConstView initial_state, View out,
                          View final_state, View kept = {});
 
@@ -55,9 +55,9 @@ void scalar_scan_backward(Exec& exec, const ScalarScan& in, ConstView initial_st
                           ConstView d_out, ConstView d_final_state,
                           const ScalarScanGradients& gradients, ConstView kept = {});
 
-// What each document does to a state that enters it, M -> e^total M + update: update f32 [n, heads,
-// key, value], total f32 [n, heads]. And the gradient of the entering states that comes from d_out
-// alone. Cheaper than forward and backward: no outputs, no scores inside chunks.
+// Effect of each document on a state that enters it, M -> e^total M + update: update f32 [n, heads,
+// key, value], total f32 [n, heads]. Likewise the gradient of the entering states that comes from
+// d_out alone. Cheaper than forward and backward: no outputs, no scores inside chunks.
 void scalar_scan_summary(Exec& exec, const ScalarScan& in, View update, View total);
 void scalar_scan_state_gradient(Exec& exec, const ScalarScan& in, ConstView d_out,
                                 View d_initial_state);

@@ -34,7 +34,7 @@ class EngineOf {
   // Numbers of a program are vectors of kLanes columns.
   WEFT_INLINE static VF number(float x) { return splat(x); }
   WEFT_INLINE static VF exp(VF x) { return WEFT_ISA_NAMESPACE::exp(x); }
-  // The same for numbers that are not positive, where it matters: cheaper. NaN stays NaN.
+  // exp() for numbers that are not positive, cheaper where that matters. NaN stays NaN.
   WEFT_INLINE static VF exp_down(VF x) {
     const VF low = splat(-87.33654f);
     const VF clamped = x < low ? low : x;

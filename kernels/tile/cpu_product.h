@@ -89,7 +89,7 @@ WEFT_INLINE void apply(const tile::Product<form, A, B>& step, Strip& t) {
   const Matrix& b = step.b;
   using Words = typename A::Words;
   constexpr int64_t per = Words::kPerWord;
-  // Of a word at the edge of a band the other number is zero; words go into tiles by sixteen, so
+  // A word at the edge of a band has zero as its other number; words go into tiles by sixteen, so
   // that sums are formed in the same order whatever is skipped.
   constexpr int64_t unit = kByTiles && per == 2 ? per * kTileWords : per;
   const int64_t depth = turned ? a.rows : a.columns;

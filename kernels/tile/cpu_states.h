@@ -2,7 +2,7 @@
 
 #include "kernels/tile/cpu.h"
 
-// What drivers of scans share that walk over chunks: their lengths, and the states between them.
+// Shared by scans that walk over chunks: lengths of chunks, and the states between them.
 // Include only from cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
@@ -17,7 +17,7 @@ WEFT_INLINE tile::In readable(const tile::Out& view) {
   return {view.data, view.stride, view.rows, view.columns, view.dtype};
 }
 
-// What forward keeps for backward, or backward finds out again, has the type that products read.
+// States that forward keeps for backward, or backward recomputes, have the type of operands.
 // `first` is aligned to 64 bytes.
 inline constexpr DType kKeptType = EngineWords::kPerWord == 2 ? DType::kBF16 : DType::kF32;
 enum class Reader : uint8_t { kMuchLater, kSoon };

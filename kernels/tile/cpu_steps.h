@@ -21,7 +21,7 @@ WEFT_INLINE Two both(const F& f, const Place& at, Row i, const Two& x) {
   return {f(i, at.first, x.first), f(i, at.second, x.second)};
 }
 
-// What a step does before the first strip, on strips outside the band, and after the last strip.
+// Work of a step before the first strip, on strips outside the band, and after the last strip.
 template <class Step>
 WEFT_INLINE void prepare(const Step&) {}
 template <class Step>
@@ -80,7 +80,7 @@ struct PutCursor {
   }
   WEFT_INLINE void end() {}
 };
-// The same in words of pairs. Strips begin at even rows; two rows make one row of words.
+// Variant for words of pairs. Strips begin at even rows; two rows make one row of words.
 template <class Op, class F>
 struct PutPairsCursor {
   const F& f;

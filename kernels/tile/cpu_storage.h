@@ -85,7 +85,7 @@ struct Matrix {
   }
 };
 
-// What an operand says to maps: its entries, or the words of its products widened.
+// An operand as maps read it: its entries, or the words of its products widened.
 template <class Forms>
 WEFT_INLINE VF entries_at(const Matrix& m, Row r, Column c) {
   if constexpr (Forms::has_plain) {

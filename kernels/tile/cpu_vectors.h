@@ -51,7 +51,7 @@ template <class Words, int height, bool turned, int64_t acc_stride = kVectorColu
   }
 }
 
-// The same for any height that vector_rows gives.
+// For any height that vector_rows gives.
 template <class Words, bool turned, int64_t acc_stride>
 WEFT_INLINE void multiply_rows(const Factors& f, int64_t height, float* acc, bool fresh) {
   if (height == 12) {

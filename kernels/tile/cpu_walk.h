@@ -11,7 +11,7 @@
 // underflows is zero. Include only from cpu/isa/*.cc.
 namespace weft::kernels::WEFT_ISA_NAMESPACE {
 
-// What sees entries only.
+// Steps that see entries only.
 struct Walks {
   // Rows [first, first + count) of an operand.
   struct Span {

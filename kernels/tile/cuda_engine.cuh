@@ -208,7 +208,7 @@ class Engine {
   template <class F, class Result, class Join>
   WEFT_TILE void reduce_columns(const F& f, Result& t, float none, Join join);
 
-  // What a block outside the band leaves behind: zeros where an operand is put, nothing to add.
+  // Result of a block outside the band: zeros where an operand is put, nothing to add.
   template <class Step, class Result>
   WEFT_TILE void skip(const Step&, const Result&) {}
   template <class Op, class F, class Result>

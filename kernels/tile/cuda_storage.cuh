@@ -26,7 +26,7 @@ struct Matrix {
 using In = Matrix<const void>;
 using Out = Matrix<void>;
 
-// f32 numbers, `stride` apart; stride 0: the same number for everybody; no data: zeros.
+// f32 numbers, `stride` apart; stride 0: one number for all; no data: zeros.
 template <class Float>
 struct Numbers {
   Float* data = nullptr;
@@ -61,7 +61,7 @@ WEFT_TILE void set_entry(const Out& m, int i, int j, float x) {
   }
 }
 
-// What an operand is made of. Rows are 16 bytes longer than they need to be, so that the eight rows
+// Elements of an operand. Rows are 16 bytes longer than they need to be, so that the eight rows
 // of a fragment lie in different banks.
 struct Bf16 {
   using Stored = uint16_t;

@@ -14,7 +14,7 @@ struct MatrixView {
   int64_t stride = 0;  // elements from row to row
   int64_t rows = 0, columns = 0;
   DType dtype = DType::kF32;
-  bool streamed = false;  // nobody reads it soon: whole lines may be written past the caches
+  bool streamed = false;  // not read soon: whole lines may be written past the caches
 
   bool empty() const { return data == nullptr; }
   MatrixView row_range(int64_t begin, int64_t count) const {
@@ -32,7 +32,7 @@ struct MatrixView {
 using In = MatrixView<const void>;
 using Out = MatrixView<void>;
 
-// f32 numbers, `stride` apart; stride 0: the same number for everybody; no data: zeros.
+// f32 numbers, `stride` apart; stride 0: one number for all; no data: zeros.
 template <class Float>
 struct VectorView {
   Float* data = nullptr;

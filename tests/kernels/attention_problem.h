@@ -28,8 +28,8 @@ inline std::vector<AttentionDocument> whole(const std::vector<int32_t>& offsets)
   return documents;
 }
 
-// What the kernel is told: that keys are the documents of the queries, where the keys of documents
-// lie, and which of them the queries are.
+// Offsets given to the kernel: none where keys are the documents of the queries; where the keys of
+// documents lie; and also which of them the queries are.
 enum class Ranges : uint8_t { kNone, kKeys, kKeysAndStarts };
 
 struct AttentionCase {

@@ -93,7 +93,7 @@ TEST_P(Order, CombineAddsTheRowsOfATokenInOrder) {
   }
 }
 
-// A negative expert: nobody's. Such pairs are skipped as if they were not there.
+// A negative expert is none. Such pairs are skipped as if they were not there.
 TEST_P(Order, SkipsPairsOfNobody) {
   Rig rig(2, GetParam());
   const Tensor index = choices(rig, 101, 3, 17);

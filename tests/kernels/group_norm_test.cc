@@ -12,7 +12,7 @@ struct Sizes {
   int64_t all() const { return heads * width; }
 };
 
-// Of (x | weight | bias).
+// The norm as a function of (x | weight | bias).
 Numbers normalized(const Numbers& in, const Sizes& s, double epsilon) {
   const int64_t n = s.tokens * s.all();
   Numbers y(static_cast<size_t>(n));

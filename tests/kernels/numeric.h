@@ -25,7 +25,7 @@ inline double tolerance(DType out, int64_t terms) {
   return out == DType::kBF16 ? 0.00390625 + sums : sums;
 }
 
-// The same for sums in f32 over products of chunks of bf16 inputs. Above AVX-512 every factor of a
+// Tolerance of sums in f32 over products of chunks of bf16 inputs. Above AVX-512 every factor of a
 // product is rounded to bf16 (2^-9), also those that are results, up to five one after the other;
 // below, 1e-5 is some hundred roundings of f32.
 inline double chunk_tolerance(DType inputs, Isa isa) {
@@ -80,7 +80,7 @@ inline Numbers slopes(const std::function<double(const Numbers&)>& f, Numbers x)
   return out;
 }
 
-// What a loss does to outputs y whose gradient is dy.
+// The part of a loss that outputs y with gradient dy contribute.
 inline double dot(const Numbers& a, const Numbers& b) {
   double total = 0;
   for (size_t i = 0; i < a.size(); ++i) total += a[i] * b[i];

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kHeads = 3, kWidth = 7, kAll = kHeads * kWidth;
 
-// Of (x | theta): the turned rows, phases summed up per document.
+// As a function of (x | theta): the turned rows, phases summed up per document.
 Numbers turned(const Numbers& in, const std::vector<int32_t>& documents) {
   const int64_t tokens = documents.back(), n = tokens * kAll;
   Numbers y(static_cast<size_t>(2 * n));

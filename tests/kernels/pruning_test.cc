@@ -6,7 +6,7 @@
 namespace weft::test {
 namespace {
 
-// What every block's entries say one by one.
+// First blocks found by looking at every entry.
 std::vector<int32_t> first_blocks_by_entries(const Numbers& c, double threshold,
                                              const kernels::BlockShape& block) {
   std::vector<int32_t> first;
@@ -123,7 +123,7 @@ TEST(Pruning, LeavesOutBlocksAndKeepsItsPromise) {
   }
 }
 
-// What is pruned is not read, neither forward nor backward: values that are no numbers there change
+// Pruned blocks are not read, neither forward nor backward: values that are no numbers there change
 // no bit of what far queries and their keys get.
 TEST(Pruning, ReadsNothingOfWhatItLeavesOut) {
   for (const Isa isa : available_isas()) {

@@ -356,7 +356,7 @@ TEST_P(ScanLaws, AgreesAtTheEndsOfTheStrength) {
   }
 }
 
-// The same key again and again: triangular systems are as full as they get.
+// One key again and again: triangular systems are as full as they get.
 TEST_P(ScanLaws, SurvivesRepeatedKeys) {
   if (!scan().repeats) GTEST_SKIP() << "may diverge";
   check({.documents = {0, 100}, .forget = 0.0, .beta = 1.0, .spread = 0.9, .repeat = true});

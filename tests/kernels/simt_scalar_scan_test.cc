@@ -273,7 +273,7 @@ TEST(CudaScalarScan, GivesTheSameBitsInAnyOrderOfThreads) {
   }
 }
 
-// What fits is what a device launches, and nothing else is.
+// A head width fits exactly when a device launches it.
 TEST(CudaScalarScan, SaysWhichHeadsFit) {
   for (const size_t shared : {cuda::kSharedOfSm80, cuda::kSharedOfSm90}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {

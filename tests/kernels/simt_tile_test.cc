@@ -41,7 +41,7 @@ struct Space {
   Vec<&S::n> sums;
 };
 
-// What a kernel of these tests works on; c is its result. Views have one row and one column less
+// Arguments of a kernel of these tests; c is its result. Views have one row and one column less
 // than the operands, which must be zero there.
 struct Views {
   cuda::In a, a_turned, b, b_turned;
@@ -275,7 +275,7 @@ void check_reduction(Words words) {
     }
   });
 }
-// What the map leaves at (i, j), padding included; entries of skipped blocks count as nothing.
+// Result of the map at (i, j), padding included; entries of skipped blocks count as nothing.
 template <class F>
 double shifted_entry(const F& f, int i, int j) {
   if (j - i < f.views.band.low || j - i > f.views.band.high) return -3;

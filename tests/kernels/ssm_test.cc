@@ -87,7 +87,7 @@ TEST(SiluGate, MultipliesBySiluOfTheGate) {
   }
 }
 
-// What a loss sees of v, g and skip x, in double: <dv, dt x> + <dg, -dt e^a> + <dy, skip x>.
+// A loss as a function of v, g and skip x, in double: <dv, dt x> + <dg, -dt e^a> + <dy, skip x>.
 struct HeadLoss {
   int64_t heads, width;
   Numbers dv, dg, dy;

@@ -242,7 +242,7 @@ TYPED_TEST(TileEngine, StoresTransposedAndTurnsWhatIsPut) {
   }
 }
 
-// What a run puts, what is set entry by entry, and what is loaded look the same to every product.
+// Operands that a run puts, that are set entry by entry and that are loaded give equal products.
 TYPED_TEST(TileEngine, PutsWhatProductsReadInEveryForm) {
   for (const Sizes& s : kSizes) {
     const Sizes square{s.m(), s.m(), s.m()};

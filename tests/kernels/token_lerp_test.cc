@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kRows = 13, kWidth = 37;
 
-// Of (x | before | mix), mix [kWidth] or one per element.
+// As a function of (x | before | mix), mix [kWidth] or one per element.
 Numbers mixed(const Numbers& in) {
   const size_t n = kRows * kWidth, own = in.size() - 2 * n;
   Numbers y(n);

@@ -17,8 +17,8 @@ class Forgetting {
   // Nothing is computed without log_forget.
   Forgetting(Exec& exec, const Attention& in, const BlockShape& block);
 
-  // Of a document (by number) and head, counted from its first key and its first block of queries;
-  // nullptr: no bias, no pruning.
+  // Both begin with the first key and the first block of queries of document number `document`.
+  // Null without bias or without pruning.
   const double* sums(int64_t document, int64_t head) const;
   const int32_t* first_blocks(int64_t document, int64_t head) const;
 

@@ -99,8 +99,8 @@ void scan_forward(Exec& exec, const ChannelScan& whole, const Sizes& s,
              });
 }
 
-// What pieces leave behind and what is then added up in order: gradients of numbers per channel,
-// one row per run; of numbers per token (selective), one matrix per block.
+// Partial gradients of pieces, which are then added up in order: one row per run for numbers per
+// channel, one matrix per block for numbers per token (selective).
 struct Sums {
   Sums(Exec& exec, const Sizes& s, int64_t runs, bool selective)
       : a_log(exec.scratch({runs, s.channels * s.states})), skip(exec.scratch({runs, s.channels})) {

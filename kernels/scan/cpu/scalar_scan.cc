@@ -34,8 +34,8 @@ ScanTask task_of(const ScalarScan& in, const ScanItem& item) {
   return task;
 }
 
-// What every piece does to a state that starts from zero, in the direction of time or, with d_out,
-// of its gradient in the other: states f32 [items, key, value], and the log decay over each.
+// Effect of every piece on a state that starts from zero, in the direction of time or, with d_out,
+// on its gradient in the other: states f32 [items, key, value], and the log decay over each.
 enum class Direction : uint8_t { kForward, kBackward };
 struct PieceUpdates {
   Tensor states;

@@ -15,7 +15,7 @@ namespace scalar_scan {
 
 using programs::Weights;
 
-// What a kernel is compiled for. Heads are padded with zeros to `width`.
+// Types and extents a kernel is compiled for. Heads are padded with zeros to `width`.
 template <class Element_, int chunk_, int width_>
 struct Config {
   using Element = Element_;

@@ -56,7 +56,7 @@ struct ScanBackward {
 // Whether there is a kernel for these head widths that a device can launch, forward and backward.
 // `shared`: bytes of shared memory that a block can have there (the attribute
 // MaxSharedMemoryPerBlockOptin). In f32 heads wider than 64 need sm_90.
-inline constexpr size_t kSharedOfSm80 = 163 << 10, kSharedOfSm90 = 227 << 10;  // and of sm_100
+inline constexpr size_t kSharedOfSm80 = 163 << 10, kSharedOfSm90 = 227 << 10;  // sm_100 has as much
 bool scan_fits(const ScanProblem& problem, size_t shared);
 int scan_chunk(const ScanProblem& problem);  // tokens of a chunk, by type and head widths
 // Chunks in the documents before each one; the last entry is their number.

@@ -5,7 +5,7 @@
 
 namespace weft::kernels {
 
-// What differs between the query heads that share keys and values.
+// A query head of a group that shares keys and values.
 struct FewQueriesHead {
   const double* forgotten = nullptr;  // running sums of the log forget gates; absent: no bias
   int64_t first = 0;                  // keys before this one are left out
@@ -26,7 +26,7 @@ struct FewQueriesTask {
 
 struct FewQueriesTable {
   int64_t (*scratch)(int64_t queries, int64_t group, int64_t key);  // floats, of one thread
-  // What these keys give every query and head, partials [queries, group, value + 2]: the values
+  // Results over these keys for every query and head, partials [queries, group, value + 2]: values
   // weighted by e^{score - largest}, then the largest score, then the sum of the weights. Where no
   // key is seen: zeros, -1e30, zero.
   void (*forward)(const FewQueriesTask& task, float* partials, float* scratch);

@@ -40,9 +40,9 @@ int64_t scratch_of(int64_t key, int64_t value) {
   return place(w, Sizes{kChunk, key, value}, nullptr);
 }
 
-// What the walk from the start keeps for the walk from the end: for every chunk the state before
-// it, T and the errors (f32: they are scaled before products read them), and the state after the
-// last.
+// Results of the walk from the start that the walk from the end reads: for every chunk the state
+// before it, T and the errors (f32: they are scaled before products read them), and the state
+// after the last.
 struct Kept {
   float* first;
   int64_t key, value;

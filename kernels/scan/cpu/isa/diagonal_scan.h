@@ -25,7 +25,7 @@ struct DiagonalGradients {
   tile::OutVector d_bonus;  // [key], overwritten
   tile::Out d_initial_state;
   tile::Out d_value_log_decay = {};
-  const float* kept = nullptr;  // as forward left it; null: to be found out again
+  const float* kept = nullptr;  // as forward left it; null: recomputed
 };
 
 // Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.

@@ -60,7 +60,7 @@ void forward_run(const ChannelScan& a, const ChannelScanOutputs& out, float* scr
   }
 }
 
-// What backward works with. Sums over tokens are [states][kWidth] (skip: [kWidth]); sums over
+// Scratch of backward. Sums over tokens are [states][kWidth] (skip: [kWidth]); sums over
 // channels are kept by lane, [kChunk][states][kLanes].
 struct Workspace {
   Tables tables;

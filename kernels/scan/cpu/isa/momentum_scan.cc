@@ -196,7 +196,7 @@ void backward_walk(const MomentumTask& task, const MomentumGradients& g, float* 
   const int64_t chunks = chunks_of(tokens);
   float* work = scratch + Kept::size(chunks, key, value);
   MomentumCoefficients c;
-  MomentumCoefficientGradients d{};  // what there is no momentum for stays zero
+  MomentumCoefficientGradients d{};  // without momentum, its own stay zero
   const Kept kept{g.kept == nullptr ? scratch : const_cast<float*>(g.kept), key, value};
   if (g.kept == nullptr) rebuild<momentum>(task, kept, c, work);
   Engine e;

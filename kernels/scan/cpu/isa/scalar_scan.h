@@ -23,7 +23,7 @@ struct ScanGradients {
   tile::Out dq, dk, dv;
   tile::OutVector d_log_decay;
   tile::Out d_initial_state;
-  const float* kept = nullptr;  // as forward left it; null: to be found out again
+  const float* kept = nullptr;  // as forward left it; null: recomputed
 };
 
 // Scratch is counted in floats, aligned to 64 bytes, and belongs to the caller's thread.
@@ -33,7 +33,7 @@ struct ScanTable {
   void (*forward)(const ScanTask& task, const ScanOutputs& outputs, float* scratch);
   int64_t (*backward_scratch)(int64_t tokens, int64_t key, int64_t value);
   void (*backward)(const ScanTask& task, const ScanGradients& gradients, float* scratch);
-  // What the tokens do to a state, M -> e^total M + state, and backward to its gradient,
+  // The effect of the tokens on a state, M -> e^total M + state, and backward on its gradient,
   // dM -> e^total dM + d_state. Return `total`; the scratch of forward is enough.
   float (*summarize)(const ScanTask& task, const tile::Out& state, float* scratch);
   float (*summarize_back)(const ScanTask& task, const tile::In& d_out, const tile::Out& d_state,

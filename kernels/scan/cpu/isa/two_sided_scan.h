@@ -4,7 +4,7 @@
 
 namespace weft::kernels {
 
-// The same for tasks with value_log_decay; no bonus.
+// Tasks with value_log_decay and without bonus.
 struct TwoSidedTable {
   DiagonalTable scan;
 };
