@@ -16,6 +16,7 @@ std::shared_ptr<ScanForm<Scan>> elementwise(const char* name, bool skip, Forward
                                             Backward backward) {
   auto form = std::make_shared<ScanForm<Scan>>();
   form->name = name, form->keeps = false, form->one_head = true, form->strongest_decay = 1e4;
+  form->weakest_decay = 1;
   form->bound = [](const ScanCase&, Isa) { return 1e-5; };
   form->tokens_at_widths = 67, form->key_at_lengths = 4, form->wide_value = 130;
   form->widths.clear();

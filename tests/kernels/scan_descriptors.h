@@ -52,6 +52,7 @@ inline ScanPointer delta(const char* name, bool decay) {
   form->name = name;
   form->shares = true, form->strength = true, form->strongest_decay = decay ? 30 : 0;
   form->forgets = decay;
+  form->exact_when_repeated.pop_back();
   // Keys of length one that have a single number are all alike.
   std::erase_if(form->widths, [](const auto& width) { return width.first < 5; });
   const auto strength = [](double x, double, const ScanCase& c) {

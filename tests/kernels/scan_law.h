@@ -103,10 +103,12 @@ class ScanDescriptor {
   std::string name;
   bool shares = false;         // groups of heads can share
   double strongest_decay = 0;  // up to which results are exact; 0: ScanCase::forget has no effect
+  double weakest_decay = 0;    // below it rounding errors of states grow with every token
   bool cuts = false;           // long documents are cut into pieces
-  bool keeps = true;           // backward can take states from forward
-  bool states_alone = true;    // forward without outputs
-  bool square = false;         // key = value
+  std::vector<std::string> exact_when_repeated = {"out", "d_k", "d_beta", "d_log_decay"};
+  bool keeps = true;         // backward can take states from forward
+  bool states_alone = true;  // forward without outputs
+  bool square = false;       // key = value
   bool one_head = false;
   bool strength = false;   // ScanCase::beta and spread have an effect
   bool repeats = true;     // stays bounded when all tokens are the same

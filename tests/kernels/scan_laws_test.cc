@@ -2,6 +2,7 @@
 // then holds for it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/kernels/scan_descriptors.h"
@@ -27,7 +28,8 @@ class ScanLaws : public testing::TestWithParam<ScanPointer> {
     return false;
   }
 
-  void check(const ScanCase& wanted) const {
+  // `results`: names of those to look at; empty: all.
+  void check(const ScanCase& wanted, const std::vector<std::string>& results = {}) const {
     std::vector<Numbers> want;
     for (const Isa isa : available_isas()) {
       Rig rig(2, isa);
@@ -41,6 +43,8 @@ class ScanLaws : public testing::TestWithParam<ScanPointer> {
       ASSERT_EQ(got.size(), want.size());
       for (size_t i = 0; i < got.size(); ++i) {
         const auto& [name, tensor] = got[i];
+        const bool looked_at = std::find(results.begin(), results.end(), name) != results.end();
+        if (!results.empty() && !looked_at) continue;
         const bool gradient = name.rfind("d_", 0) == 0 || name.rfind("gradient", 0) == 0;
         Numbers has = numbers(tensor), wants = want[i];
         for (size_t j = 0; beside_one(p, name) && j < has.size(); ++j) has[j] += 1, wants[j] += 1;
@@ -144,7 +148,7 @@ TEST_P(ScanLaws, StartsFromZeroWhereNoStateIsGiven) {
 TEST_P(ScanLaws, AgreesForEveryStrengthOfTheDecay) {
   if (scan().strongest_decay == 0) GTEST_SKIP() << "nothing decays";
   for (const double forget : {0.0, 1.0, 3.0, 5.0, 30.0, 1e3, 1e4}) {
-    if (forget > scan().strongest_decay) continue;
+    if (forget < scan().weakest_decay || forget > scan().strongest_decay) continue;
     check(
         {.documents = {0, 200}, .heads = 2, .shared = 2, .key = 16, .value = 16, .forget = forget});
   }
@@ -359,7 +363,8 @@ TEST_P(ScanLaws, AgreesAtTheEndsOfTheStrength) {
 // One key again and again: triangular systems are as full as they get.
 TEST_P(ScanLaws, SurvivesRepeatedKeys) {
   if (!scan().repeats) GTEST_SKIP() << "may diverge";
-  check({.documents = {0, 100}, .forget = 0.0, .beta = 1.0, .spread = 0.9, .repeat = true});
+  check({.documents = {0, 100}, .forget = 0.0, .beta = 1.0, .spread = 0.9, .repeat = true},
+        scan().exact_when_repeated);
 }
 
 }  // namespace
