@@ -86,7 +86,7 @@ void run_diagonal_core(Exec& exec, const GoldenCase& golden, Comparison& compare
   if (has_bonus) {
     bonus = golden.read(exec, "w.u", DType::kF32).reshaped({h.heads * h.dk});
     d_bonus = exec.zeros(bonus.shape());
-    in.bonus = bonus, gradients.bonus = d_bonus;
+    in.bonus = bonus, gradients.d_bonus = d_bonus;
   }
   const DiagonalRecurrence recurrence({h, has_bonus ? 1.0f : default_scale(h)});
   run_core(exec, golden, compare, recurrence, in, gradients);

@@ -75,7 +75,7 @@ void run_descent_core(Exec& exec, const GoldenCase& golden, Comparison& compare)
   MomentumGradients d{dq, dk, dv, d_gate[0]};
   if (momentum) {
     in.alpha = gate[1], in.eta = gate[2];
-    d.alpha = d_gate[1], d.eta = d_gate[2];
+    d.d_alpha = d_gate[1], d.d_eta = d_gate[2];
   }
   SavedStack saved;
   State state = golden.states(exec, "state0.");

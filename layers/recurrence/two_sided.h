@@ -1,54 +1,26 @@
 #pragma once
 
-#include "kernels/scan/diagonal_scan.h"
-#include "layers/context/mixer.h"
-#include "layers/recurrence/affine.h"
+#include "layers/recurrence/diagonal.h"
 
 namespace weft {
 
-// Per token, flat heads: q, k [tokens, heads * dk], v [tokens, heads * dv]; log decays f32 of key
-// channels [tokens, heads * dk] and of value channels [tokens, heads * dv].
-struct TwoSidedInputs {
-  ConstView q, k, v, key_decay, value_decay;
-};
-struct TwoSidedGradients {  // overwritten
-  View q, k, v, key_decay, value_decay;
-};
-struct TwoSidedKept {
-  Tensor chunks;  // states between them; undefined: to be found out again
-};
-
 // The recurrence whose state decays by one number per key channel and one per value channel:
 //   M_t = diag(e^{g_t}) M_{t-1} diag(e^{h_t}) + k_t^T v_t,    o_t = scale * q_t M_t
-// State: M [documents, heads, dk, dv].
-class TwoSidedRecurrence final
-    : public AffineRecurrence<TwoSidedInputs, TwoSidedGradients, TwoSidedKept> {
- public:
-  struct Options {
-    HeadOptions heads;
-    float scale = 1.0f;
-  };
+// Inputs {q, k, v, log_decay, value_log_decay} as in kernels/scan/diagonal_scan.h. State: M
+// [documents, heads, dk, dv].
+struct TwoSidedRule : DiagonalRule {
+  static constexpr const char* kProgram = "two_sided_scan";
+  static constexpr Transition kTransition = Transition::kSides;
+  static constexpr std::array<size_t, 5> kFields = {0, 1, 2, 3, 5};
 
-  explicit TwoSidedRecurrence(const Options& options);
-
-  Tensor run(Exec& exec, const TwoSidedInputs& in, const Sequence& sequence, const State& entering,
-             State* leaving, TwoSidedKept& keep) const override;
-  void run_backward(Exec& exec, const TwoSidedInputs& in, const Sequence& sequence,
-                    const TwoSidedKept& keep, const State& entering, const Cotangents& d,
-                    const TwoSidedGradients& gradients) const override;
-  Summary summarize(Exec& exec, const TwoSidedInputs& in, const Sequence& sequence) const override;
-
-  std::string_view program() const override { return "two_sided_scan"; }
-  double flops_per_token() const override;
-
- protected:
-  TwoSidedGradients scratch_gradients(Exec& exec, const TwoSidedInputs& in,
-                                      std::vector<Tensor>& hold) const override;
-
- private:
-  kernels::DiagonalScan scan(const TwoSidedInputs& in, const Sequence& sequence) const;
-
-  Options options_;
+  static State transition(Exec& exec, const Options& options, const Scan& in,
+                          const Sequence& sequence);
+  static double flops_per_token(const Options& options);
 };
+
+extern template class ScanRecurrence<TwoSidedRule>;
+using TwoSidedRecurrence = ScanRecurrence<TwoSidedRule>;
+using TwoSidedInputs = ScanInputs<TwoSidedRule>;
+using TwoSidedGradients = ScanGradients<TwoSidedRule>;
 
 }  // namespace weft
