@@ -36,12 +36,17 @@ std::unique_ptr<Mixer> make_bla(const MixerBuild& build) {
   const auto o = read_options<BlaOptions>(build.options, "bla");
   const HeadOptions h = resolve(build, o.heads);
   return std::make_unique<LinearMixer>(
-      build, LinearSpec{.heads = LinearHeads(h),
-                        .convs = last_if(o.short_conv),
-                        .map = activation_named(o.feature_map),
-                        .core = core_of<ScalarRecurrence, 1>({h, key_scale(h.dk), o.normalize}),
-                        .gate = silu_gate(o.output_gate),
-                        .output_gradient = build.compute});
+      build,
+      LinearSpec{.heads = LinearHeads(h),
+                 .convs = last_if(o.short_conv),
+                 .map = activation_named(o.feature_map),
+                 .rule = {.core = core_of<ScalarRecurrence, 1>({h, key_scale(h.dk), o.normalize})},
+                 .gate = silu_gate(o.output_gate),
+                 .output_gradient = build.compute});
+}
+
+LinearRule memory_rule_of_bla(const RuleBuild& b) {
+  return {.core = core_of<ScalarRecurrence, 1>({b.heads, key_scale(b.heads.dk)})};
 }
 
 std::vector<FieldInfo> options_of_bla() { return describe<BlaOptions>(); }

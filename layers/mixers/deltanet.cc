@@ -34,6 +34,11 @@ std::unique_ptr<Mixer> make_deltanet(const MixerBuild& build) {
                                 .output_gate = o.output_gate}));
 }
 
+LinearRule memory_rule_of_deltanet(const RuleBuild& b) {
+  return delta_rule(b.build.compute, b.heads, b.heads.heads,
+                    DeltanetOptions{}.negative_eigenvalues);
+}
+
 std::vector<FieldInfo> options_of_deltanet() { return describe<DeltanetOptions>(); }
 
 }  // namespace weft

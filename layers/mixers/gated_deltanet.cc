@@ -37,6 +37,8 @@ int64_t value_heads_of(const MixerBuild& build, int64_t heads, int64_t value_hea
                     std::max<int64_t>(1, (value_heads + heads / 2) / heads) * heads);
 }
 
+GateSpec decay() { return {.stem = "a", .slot = 1, .map = GateSpec::Map::kHeadDecay}; }
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_gated_deltanet(const MixerBuild& build) {
@@ -48,9 +50,16 @@ std::unique_ptr<Mixer> make_gated_deltanet(const MixerBuild& build) {
                                        .short_conv = o.short_conv,
                                        .negative_eigenvalues = o.negative_eigenvalues,
                                        .output_gate = o.output_gate});
-  spec.gates.push_back({.name = "a_proj", .slot = 1, .map = GateSpec::Map::kHeadDecay});
+  spec.rule.gates.push_back(decay());
   spec.finish.epsilon = static_cast<float>(o.norm_eps);
   return std::make_unique<LinearMixer>(build, std::move(spec));
+}
+
+LinearRule memory_rule_of_gated_deltanet(const RuleBuild& b) {
+  LinearRule rule = delta_rule(b.build.compute, b.heads, b.heads.heads,
+                               GatedDeltanetOptions{}.negative_eigenvalues);
+  rule.gates.push_back(decay());
+  return rule;
 }
 
 std::vector<FieldInfo> options_of_gated_deltanet() { return describe<GatedDeltanetOptions>(); }

@@ -15,17 +15,24 @@ void fields(FieldVisitor& f, GateloopOptions& c) {
   decay_fields(f, c);
 }
 
+LinearRule gateloop_rule(const HeadOptions& h, double divisor) {
+  const GateSpec phase{
+      .stem = "p", .slot = 1, .width = h.dk, .bias = GateSpec::Bias::kOfProjection};
+  return {.gates = {channel_decay("a", h.dk, divisor), phase},
+          .core = core_of<ComplexDiagonalRecurrence, 2>({h, key_scale(h.dk)})};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_gateloop(const MixerBuild& build) {
   auto o = read_options<GateloopOptions>(build.options, "gateloop");
-  const HeadOptions h = o.heads = resolve(build, o.heads);
-  LinearSpec spec =
-      decay_spec(build, o, core_of<ComplexDiagonalRecurrence, 2>({h, key_scale(h.dk)}));
-  spec.gates = {
-      channel_decay("a_proj", h.dk, o.gate_divisor),
-      {.name = "p_proj", .slot = 1, .width = h.dk, .bias = GateSpec::Bias::kOfProjection}};
-  return std::make_unique<LinearMixer>(build, std::move(spec));
+  o.heads = resolve(build, o.heads);
+  return std::make_unique<LinearMixer>(
+      build, decay_spec(build, o, gateloop_rule(o.heads, o.gate_divisor)));
+}
+
+LinearRule memory_rule_of_gateloop(const RuleBuild& b) {
+  return gateloop_rule(b.heads, GateloopOptions{}.gate_divisor);
 }
 
 std::vector<FieldInfo> options_of_gateloop() { return describe<GateloopOptions>(); }

@@ -16,16 +16,24 @@ void fields(FieldVisitor& f, GfwOptions& c) {
   decay_fields(f, c);
 }
 
+LinearRule gfw_rule(const HeadOptions& h, double divisor) {
+  GateSpec values = channel_decay("c", h.dv, divisor);
+  values.slot = 1;
+  return {.gates = {channel_decay("a", h.dk, divisor), values},
+          .core = core_of<TwoSidedRecurrence, 2>({h, key_scale(h.dk)})};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_gfw(const MixerBuild& build) {
   auto o = read_options<GfwOptions>(build.options, "gfw");
-  const HeadOptions h = o.heads = resolve(build, o.heads);
-  GateSpec values = channel_decay("c_proj", h.dv, o.gate_divisor);
-  values.slot = 1;
-  LinearSpec spec = decay_spec(build, o, core_of<TwoSidedRecurrence, 2>({h, key_scale(h.dk)}));
-  spec.gates = {channel_decay("a_proj", h.dk, o.gate_divisor), values};
-  return std::make_unique<LinearMixer>(build, std::move(spec));
+  o.heads = resolve(build, o.heads);
+  return std::make_unique<LinearMixer>(build,
+                                       decay_spec(build, o, gfw_rule(o.heads, o.gate_divisor)));
+}
+
+LinearRule memory_rule_of_gfw(const RuleBuild& b) {
+  return gfw_rule(b.heads, GfwOptions{}.gate_divisor);
 }
 
 std::vector<FieldInfo> options_of_gfw() { return describe<GfwOptions>(); }

@@ -26,20 +26,30 @@ Init gate_init(int64_t in, int64_t out) {
   return Init::uniform(-limit, limit);
 }
 
+GateSpec decay_of(const Build& build, const HeadOptions& h, int64_t rank, double divisor) {
+  GateSpec decay = channel_decay("gk", h.dk, divisor);
+  decay.rank = rank;
+  decay.down_init = gate_init(build.hidden, rank);
+  decay.init = gate_init(rank, build.whole(h.kv_heads * h.dk, h.kv_replicas));
+  return decay;
+}
+
+LinearRule gla_rule(const HeadOptions& h, const GateSpec& decay) {
+  return {.gates = {decay}, .core = core_of<DiagonalRecurrence, 1>({h, key_scale(h.dk)})};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_gla(const MixerBuild& build) {
   auto o = read_options<GlaOptions>(build.options, "gla");
-  const HeadOptions h = o.heads = resolve(build, o.heads);
-  GateSpec decay = channel_decay("gk_proj.1", h.dk, o.gate_divisor);
-  decay.rank = o.gate_rank;
-  decay.down = "gk_proj.0";
-  decay.down_init = gate_init(build.hidden, o.gate_rank);
-  decay.init = gate_init(o.gate_rank, build.whole(h.kv_heads * h.dk, h.kv_replicas));
+  o.heads = resolve(build, o.heads);
+  GateSpec decay = decay_of(build, o.heads, o.gate_rank, o.gate_divisor);
   if (o.gate_floor < 0) decay.floor = static_cast<float>(o.gate_floor);
-  LinearSpec spec = decay_spec(build, o, core_of<DiagonalRecurrence, 1>({h, key_scale(h.dk)}));
-  spec.gates = {decay};
-  return std::make_unique<LinearMixer>(build, std::move(spec));
+  return std::make_unique<LinearMixer>(build, decay_spec(build, o, gla_rule(o.heads, decay)));
+}
+
+LinearRule memory_rule_of_gla(const RuleBuild& b) {
+  return gla_rule(b.heads, decay_of(b.build, b.heads, b.gate_rank, GlaOptions{}.gate_divisor));
 }
 
 std::vector<FieldInfo> options_of_gla() { return describe<GlaOptions>(); }

@@ -22,27 +22,35 @@ void fields(FieldVisitor& f, GsaOptions& c) {
   f("gate_divisor", c.gate_divisor, "log decays are logsigmoid / this", above(0));
 }
 
+LinearRule gsa_rule(const HeadOptions& h, int64_t slots, double divisor) {
+  return {.gates = {{.stem = "f",
+                     .width = slots,
+                     .map = GateSpec::Map::kLogSigmoid,
+                     .factor = static_cast<float>(divisor)}},
+          .core = core_of<SlotsRecurrence, 1>({h, slots, 1.0f})};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_gsa(const MixerBuild& build) {
   const auto o = read_options<GsaOptions>(build.options, "gsa");
   const HeadOptions h = resolve(build, o.heads);
   const int64_t slots = o.slots == 0 ? h.dk : o.slots;
-  return std::make_unique<LinearMixer>(
-      build, LinearSpec{.heads = LinearHeads(h),
-                        .map = kernels::Activation::kSilu,
-                        .mapped = LinearSpec::Mapped::kQKV,
-                        .gates = {{.name = "f_proj",
-                                   .width = slots,
-                                   .map = GateSpec::Map::kLogSigmoid,
-                                   .factor = static_cast<float>(o.gate_divisor),
-                                   .with_rows = true}},
-                        .core = core_of<SlotsRecurrence, 1>({h, slots, 1.0f}),
-                        .finish = {.norm = FinishSpec::Norm::kJoint,
-                                   .name = "g_norm.weight",
-                                   .epsilon = build.norm_epsilon,
-                                   .before = kernels::Activation::kSilu},
-                        .output_gradient = build.compute});
+  return std::make_unique<LinearMixer>(build,
+                                       LinearSpec{.heads = LinearHeads(h),
+                                                  .map = kernels::Activation::kSilu,
+                                                  .mapped = LinearSpec::Mapped::kQKV,
+                                                  .rule = gsa_rule(h, slots, o.gate_divisor),
+                                                  .gates = LinearGates::Projected::kAmongRows,
+                                                  .finish = {.norm = FinishSpec::Norm::kJoint,
+                                                             .name = "g_norm.weight",
+                                                             .epsilon = build.norm_epsilon,
+                                                             .before = kernels::Activation::kSilu},
+                                                  .output_gradient = build.compute});
+}
+
+LinearRule memory_rule_of_gsa(const RuleBuild& b) {
+  return gsa_rule(b.heads, b.heads.dk, GsaOptions{}.gate_divisor);
 }
 
 std::vector<FieldInfo> options_of_gsa() { return describe<GsaOptions>(); }

@@ -119,12 +119,16 @@ std::unique_ptr<Mixer> make_hgrn2(const MixerBuild& build) {
                                                   .rows = {"q_proj", "f_proj", "i_proj"},
                                                   .map = kernels::Activation::kSilu,
                                                   .mapped = LinearSpec::Mapped::kQ,
-                                                  .core = tied_keys_core(h, bounds),
+                                                  .rule = {.core = tied_keys_core(h, bounds)},
                                                   .core_weights = Weights::kLast,
                                                   .finish = {.norm = FinishSpec::Norm::kJoint,
                                                              .name = "g_norm.weight",
                                                              .epsilon = build.norm_epsilon},
                                                   .output_gradient = build.compute});
+}
+
+LinearRule memory_rule_of_hgrn2(const RuleBuild& b) {
+  return {.core = tied_keys_core(b.heads, {}), .keys_are_gates = true};
 }
 
 std::vector<FieldInfo> options_of_hgrn2() { return describe<Hgrn2Options>(); }

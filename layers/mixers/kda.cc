@@ -31,6 +31,21 @@ void fields(FieldVisitor& f, KdaOptions& c) {
   f("norm_eps", c.norm_eps, "epsilon of the output's norm", above(0));
 }
 
+LinearRule kda_rule(const Build& build, const HeadOptions& h, int64_t rank,
+                    bool negative_eigenvalues) {
+  const GateSpec decay{.stem = "f",
+                       .name = "f_b_proj",
+                       .down_name = "f_a_proj",
+                       .width = h.dk,
+                       .map = GateSpec::Map::kHeadDecay,
+                       .rank = rank,
+                       .slowest = 1.0};
+  return {.gates = {write_strength(negative_eigenvalues, 2), decay},
+          .core = with_unit_length(
+              {h.heads, build.compute, build.compute},
+              core_of<RankOneRecurrence, 3>({h.heads, h.dk, h.dv, key_scale(h.dk)}))};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_kda(const MixerBuild& build) {
@@ -40,21 +55,18 @@ std::unique_ptr<Mixer> make_kda(const MixerBuild& build) {
   return std::make_unique<LinearMixer>(
       build, LinearSpec{.heads = LinearHeads(h),
                         .convs = Weights::kBeforeNorm,
-                        .gates = {write_strength(o.negative_eigenvalues, 2),
-                                  {.name = "f_b_proj",
-                                   .width = h.dk,
-                                   .map = GateSpec::Map::kHeadDecay,
-                                   .rank = rank,
-                                   .down = "f_a_proj",
-                                   .slowest = 1.0}},
-                        .core = with_unit_length(
-                            {h.heads, build.compute, build.compute},
-                            core_of<RankOneRecurrence, 3>({h.heads, h.dk, h.dv, key_scale(h.dk)})),
+                        .rule = kda_rule(build, h, rank, o.negative_eigenvalues),
                         .gate = {.name = "g_b_proj",
                                  .kind = kernels::GateActivation::kSigmoid,
                                  .rank = rank,
                                  .down = "g_a_proj"},
                         .finish = {.epsilon = static_cast<float>(o.norm_eps)}});
+}
+
+LinearRule memory_rule_of_kda(const RuleBuild& b) {
+  LinearRule rule = kda_rule(b.build, b.heads, b.gate_rank, KdaOptions{}.negative_eigenvalues);
+  std::swap(rule.gates[0], rule.gates[1]);  // the order of their weights
+  return rule;
 }
 
 std::vector<FieldInfo> options_of_kda() { return describe<KdaOptions>(); }

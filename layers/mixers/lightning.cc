@@ -50,6 +50,10 @@ std::vector<float> minimax_log_decays(int64_t heads, int64_t layer, int64_t laye
   return decays;
 }
 
+LinearRule lightning_rule(const HeadOptions& h, const std::vector<float>& decays) {
+  return {.log_decay = h.here(decays), .core = core_of<ScalarRecurrence, 1>({h})};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
@@ -59,24 +63,26 @@ std::unique_ptr<Mixer> make_lightning(const MixerBuild& build) {
   if (o.layer_decay && build.layers > 1) {
     factor *= 1.0 - static_cast<double>(build.layer) / static_cast<double>(build.layers - 1) + 1e-5;
   }
+  const std::vector<float> decays =
+      o.decay_rule == "minimax" ? minimax_log_decays(h.all_heads, build.layer, build.layers, factor)
+                                : alibi_log_decays(h.all_heads, factor);
   OutputGate gate = silu_gate(o.output_gate);
   if (o.output_gate && o.gate == "sigmoid") gate.kind = kernels::GateActivation::kSigmoid;
   return std::make_unique<LinearMixer>(
-      build,
-      LinearSpec{
-          .heads = LinearHeads(h),
-          .convs = last_if(o.short_conv),
-          .map = kernels::Activation::kSilu,
-          .mapped = o.map_values ? LinearSpec::Mapped::kQKV : LinearSpec::Mapped::kQK,
-          .log_decay =
-              h.here(o.decay_rule == "minimax"
-                         ? minimax_log_decays(h.all_heads, build.layer, build.layers, factor)
-                         : alibi_log_decays(h.all_heads, factor)),
-          .core = core_of<ScalarRecurrence, 1>({h}),
-          .gate = gate,
-          .finish = {.norm = o.joint_norm ? FinishSpec::Norm::kJoint : FinishSpec::Norm::kHead,
-                     .epsilon = static_cast<float>(o.norm_eps)},
-          .output_gradient = build.compute});
+      build, LinearSpec{.heads = LinearHeads(h),
+                        .convs = last_if(o.short_conv),
+                        .map = kernels::Activation::kSilu,
+                        .mapped = o.map_values ? LinearSpec::Mapped::kQKV : LinearSpec::Mapped::kQK,
+                        .rule = lightning_rule(h, decays),
+                        .gate = gate,
+                        .finish = {.norm = o.joint_norm ? FinishSpec::Norm::kJoint
+                                                        : FinishSpec::Norm::kHead,
+                                   .epsilon = static_cast<float>(o.norm_eps)},
+                        .output_gradient = build.compute});
+}
+
+LinearRule memory_rule_of_lightning(const RuleBuild& b) {
+  return lightning_rule(b.heads, alibi_log_decays(b.heads.all_heads));
 }
 
 std::vector<FieldInfo> options_of_lightning() { return describe<LightningOptions>(); }

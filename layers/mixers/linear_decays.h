@@ -18,19 +18,18 @@ inline void decay_fields(FieldVisitor& f, DecayOptions& c) {
 }
 
 // A log decay per channel, logsigmoid / divisor of a projection with a bias.
-inline GateSpec channel_decay(const char* name, int64_t width, double divisor) {
-  return {.name = name,
+inline GateSpec channel_decay(const char* stem, int64_t width, double divisor = 16.0) {
+  return {.stem = stem,
           .width = width,
           .map = GateSpec::Map::kLogSigmoid,
           .factor = static_cast<float>(divisor),
           .bias = GateSpec::Bias::kOfProjection};
 }
 
-// All but the gates.
-inline LinearSpec decay_spec(const MixerBuild& build, const DecayOptions& o, CoreMaker core) {
+inline LinearSpec decay_spec(const MixerBuild& build, const DecayOptions& o, LinearRule rule) {
   return {.heads = LinearHeads(o.heads),
           .convs = last_if(o.short_conv),
-          .core = std::move(core),
+          .rule = std::move(rule),
           .gate = silu_gate(o.output_gate),
           .output_gradient = build.compute};
 }

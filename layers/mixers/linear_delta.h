@@ -16,8 +16,12 @@ struct DeltaOptions {
 // write may turn a value around: factor 2.
 GateSpec write_strength(bool negative_eigenvalues, size_t slot = 0);
 
+// The delta rule on keys of length one. A decay may be added as the second gate.
+LinearRule delta_rule(DType compute, const HeadOptions& heads, int64_t value_heads,
+                      bool negative_eigenvalues);
+
 // Mixers of the delta rule: q, k, v = silu(short convolutions(projections)), q and k of length one,
-// b = factor * sigmoid(b_proj x). A decay may be added as the second gate.
+// b = factor * sigmoid(b_proj x).
 LinearSpec delta_spec(const MixerBuild& build, const DeltaOptions& o);
 
 }  // namespace weft

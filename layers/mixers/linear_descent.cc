@@ -99,8 +99,8 @@ CoreMaker momentum_of(const HeadOptions& h, int64_t mini_batch, bool momentum) {
 
 }  // namespace
 
-GateSpec descent_gate(const char* name, size_t slot, double start) {
-  return {.name = name,
+GateSpec descent_gate(const char* stem, size_t slot, double start) {
+  return {.stem = stem,
           .slot = slot,
           .map = GateSpec::Map::kSigmoid,
           .bias = GateSpec::Bias::kExact,

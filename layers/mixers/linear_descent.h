@@ -8,7 +8,7 @@ namespace weft {
 // sigmoid(projection of x + bias), on keys of length one. Descent feeds what it reads back into
 // what it writes, so its keys are not rounded once more, and most of the gradients of q and k
 // cancels along them: these are f32.
-GateSpec descent_gate(const char* name, size_t slot, double start);
+GateSpec descent_gate(const char* stem, size_t slot, double start);
 
 // Gates: a rate. Without momentum and with mini-batches of one token descent is the delta rule,
 // which has the faster kernel.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "layers/basic/linear.h"
+#include "layers/mixers/linear_rule.h"
 
 namespace weft {
 
@@ -21,40 +22,6 @@ struct HeadGroup {
   Split split(int64_t width) const {
     return {.dim = 0, .axis = Axis::kTensor, .replicas = replicas, .unit = unit * width};
   }
-};
-
-// A gate: numbers per head and token that a recurrence reads beside q, k and v, from a projection
-// of x. Computed in f32 from their projection on: decays are exponents, and their gradients sums
-// over all tokens in which much cancels.
-struct GateSpec {
-  enum class Map : uint8_t {
-    kPlain,
-    kSigmoid,     // factor * sigmoid(z)
-    kLogSigmoid,  // max(logsigmoid(z) / factor, floor)
-    kHeadDecay,   // -e^{A_log} softplus(z + dt_bias), A_log per head
-    kCapped,      // factor * tanh(z / factor)
-  };
-  enum class Bias : uint8_t {
-    kNone,
-    kOfProjection,
-    kExact,  // gradient summed in f32: little is left of terms that cancel
-  };
-  std::string name;   // of the projection's weight
-  size_t slot = 0;    // place among the gates of the core
-  int64_t width = 1;  // numbers per head
-  Map map = Map::kPlain;
-  float factor = 1.0f;
-  float floor = -3.0e38f;
-  Init init = Init::normal(kInitDeviation);
-  Bias bias = Bias::kNone;
-  Init bias_init = Init::zeros();
-  // Low rank: a first matrix `down` [rank, hidden] stands before `name` [.., rank].
-  int64_t rank = 0;
-  std::string down = {};
-  Init down_init = Init::normal(kInitDeviation);
-  // Columns of the mixer's own projection behind v, instead of a projection of its own.
-  bool with_rows = false;
-  double slowest = 0.0;  // kHeadDecay: e^{A_log} starts uniform between this and 16
 };
 
 // One number, or `width` numbers, per head: cut with the heads, f32, without weight decay.
@@ -82,7 +49,11 @@ class GateMap {
 // All gates of a mixer. Those of full rank share one projection.
 class LinearGates {
  public:
-  LinearGates(const Build& build, const HeadGroup& heads, std::vector<GateSpec> specs);
+  // kApart: gates have projections of their own. kAmongRows: they are columns of the mixer's
+  // projection, behind q, k and v.
+  enum class Projected : uint8_t { kApart, kAmongRows };
+  LinearGates(const Build& build, const HeadGroup& heads, std::vector<GateSpec> specs,
+              Projected projected);
   // Biases and vectors that maps need, which are declared behind the projections.
   void declare_vectors(const Build& build);
 
@@ -90,11 +61,12 @@ class LinearGates {
     std::vector<Tensor> raw;    // by projection: [tokens, widths], f32
     std::vector<Tensor> value;  // by gate: [tokens, heads * width], f32
   };
-  // with_rows: [tokens, the gates that are columns of the mixer's own projection], or empty.
-  Saved forward(Exec& exec, const Tensor& x, View with_rows, SavedStack& saved) const;
+  // among_rows: [tokens, the gates that are columns of the mixer's own projection], or empty.
+  Saved forward(Exec& exec, const Tensor& x, View among_rows, SavedStack& saved) const;
   // Adds to dx (f32; undefined: zero), and to the gradients of weights.
-  void backward(Exec& exec, const Saved& f, ConstView with_rows, const std::vector<Tensor>& d_value,
-                View d_with_rows, SavedStack& saved, Tensor& dx) const;
+  void backward(Exec& exec, const Saved& f, ConstView among_rows,
+                const std::vector<Tensor>& d_value, View d_among_rows, SavedStack& saved,
+                Tensor& dx) const;
 
   const std::vector<GateSpec>& specs() const { return specs_; }
   int64_t weights() const { return weights_; }  // elements of the projections here
@@ -111,6 +83,7 @@ class LinearGates {
   HeadGroup heads_;
   DType compute_;
   std::vector<GateSpec> specs_;
+  Projected projected_;
   std::vector<GateMap> maps_;
   std::vector<Projection> projections_;
   int64_t weights_ = 0;

@@ -7,9 +7,8 @@ namespace {
 
 int64_t gate_columns(const LinearSpec& spec) {
   int64_t columns = 0;
-  for (const GateSpec& gate : spec.gates) {
-    if (gate.with_rows) columns += spec.heads.v.count * gate.width;
-  }
+  if (spec.gates == LinearGates::Projected::kApart) return columns;
+  for (const GateSpec& gate : spec.rule.gates) columns += spec.heads.v.count * gate.width;
   return columns;
 }
 
@@ -23,8 +22,10 @@ std::vector<Linear::Part> parts_of(const LinearSpec& spec) {
   const LinearHeads& h = spec.heads;
   std::vector<Linear::Part> parts = {h.q.part(spec.rows[0], h.dk), h.k.part(spec.rows[1], h.dk),
                                      h.v.part(spec.rows[2], h.dv)};
-  for (const GateSpec& gate : spec.gates) {
-    if (gate.with_rows) parts.push_back(h.v.part(gate.name, gate.width));
+  if (spec.gates == LinearGates::Projected::kAmongRows) {
+    for (const GateSpec& gate : spec.rule.gates) {
+      parts.push_back(h.v.part(gate.weight_name(), gate.width));
+    }
   }
   if (output_gate_columns(spec) > 0) parts.push_back(h.out.part(spec.gate.name, h.dv));
   return parts;
@@ -71,9 +72,9 @@ LinearMixer::LinearMixer(const MixerBuild& build, LinearSpec spec)
     : spec_(std::move(spec)),
       compute_(build.compute),
       hidden_(build.hidden),
-      log_decay_(spec_.log_decay),
+      log_decay_(spec_.rule.log_decay),
       project_(build, parts_of(spec_), build.hidden, projection_of(spec_)),
-      gates_(build, spec_.heads.v, spec_.gates) {
+      gates_(build, spec_.heads.v, spec_.rule.gates, spec_.gates) {
   const LinearHeads& h = spec_.heads;
   if (const OutputGate& gate = spec_.gate; gate.rank > 0) {
     low_rank_gate_.emplace(LowRankGate{
@@ -85,6 +86,7 @@ LinearMixer::LinearMixer(const MixerBuild& build, LinearSpec spec)
   out_.emplace(build, std::vector{Linear::Part{"o_proj", build.hidden}}, h.out_width(),
                Linear::Options{.init = output_init(build), .cut = Linear::Cut::kColumns});
   declare_optional(build, Weights::kLast);
+  spec_.rule.core = nullptr;  // may refer to `build`
 }
 
 void LinearMixer::declare_optional(const Build& build, Weights place) {
@@ -94,7 +96,7 @@ void LinearMixer::declare_optional(const Build& build, Weights place) {
   }
   if (place == Weights::kBeforeNorm) gates_.declare_vectors(build);
   if (place == (spec_.core_weights == Weights::kLast ? Weights::kLast : Weights::kBeforeNorm)) {
-    core_ = spec_.core(build);
+    core_ = spec_.rule.core(build);
   }
 }
 
@@ -111,7 +113,7 @@ int64_t LinearMixer::mapped_width() const {
   return begin(static_cast<Kind>(static_cast<int>(spec_.mapped) + 1));
 }
 
-View LinearMixer::with_rows(const Tensor& projected) const {
+View LinearMixer::among_rows(const Tensor& projected) const {
   return projected.view().columns(begin(kGates), gate_columns(spec_));
 }
 
@@ -126,7 +128,8 @@ CoreInputs LinearMixer::inputs(Exec& exec, const Saved& f) const {
   };
   CoreInputs in{source(kQ), source(kK), source(kV), std::vector<ConstView>(kMostGates)};
   if (!log_decay_.empty()) in.gates[0] = log_decay_.view(exec);
-  for (size_t i = 0; i < spec_.gates.size(); ++i) in.gates[spec_.gates[i].slot] = f.gates.value[i];
+  for (size_t i = 0; i < spec_.rule.gates.size(); ++i)
+    in.gates[spec_.rule.gates[i].slot] = f.gates.value[i];
   return in;
 }
 
@@ -161,7 +164,7 @@ Tensor LinearMixer::forward(Exec& exec, const Tensor& x, const MixerContext& con
   f.projected = project_.begin_forward(exec, x, compute_, saved);
   LinearConvs::Pass convs(convs_, exec, f.projected, context);
   f.rows = convs.rows();
-  f.gates = gates_.forward(exec, x, with_rows(f.projected), saved);
+  f.gates = gates_.forward(exec, x, among_rows(f.projected), saved);
   if (mapped_width() > 0) f.mapped = exec.empty({sequence.tokens(), mapped_width()}, compute_);
   convs.finish_keys_and_values(exec, saved);
   prepare(exec, sequence, f, kK, kV);
@@ -201,9 +204,9 @@ Tensor LinearMixer::backward(Exec& exec, const Tensor& dy, const MixerContext& c
   CoreGradients gradients{columns(d_rows, kQ), columns(d_rows, kK), columns(d_rows, kV),
                           std::vector<View>(kMostGates)};
   std::vector<Tensor> d_gates;
-  for (size_t i = 0; i < spec_.gates.size(); ++i) {
+  for (size_t i = 0; i < spec_.rule.gates.size(); ++i) {
     d_gates.push_back(exec.empty(f.gates.value[i].shape()));
-    gradients.gates[spec_.gates[i].slot] = d_gates.back();
+    gradients.gates[spec_.rule.gates[i].slot] = d_gates.back();
   }
   LinearCore::OverlapWork output_gate_backward;
   if (low_rank_gate_) {
@@ -223,7 +226,7 @@ Tensor LinearMixer::backward(Exec& exec, const Tensor& dy, const MixerContext& c
     rotate(exec, sequence, d_rows, kind, kernels::Rope::Direction::kBackward);
   }
   auto convs = convs_.backward(exec, f.projected, d_rows, d, context, saved);
-  gates_.backward(exec, f.gates, with_rows(f.projected), d_gates, with_rows(d), saved, dx);
+  gates_.backward(exec, f.gates, among_rows(f.projected), d_gates, among_rows(d), saved, dx);
   if (convs) convs->finish(exec);
   add_to(exec, dx, project_.backward(exec, d, DType::kF32, saved));
   return dx;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,8 +44,6 @@ struct OutputGate {
 OutputGate silu_gate(bool output_gate);
 
 inline Weights last_if(bool wanted) { return wanted ? Weights::kLast : Weights::kNone; }
-inline float key_scale(int64_t dk) { return 1.0f / std::sqrt(static_cast<float>(dk)); }
-
 // A mixer around a linear recurrence, as data.
 struct LinearSpec {
   LinearHeads heads;
@@ -56,10 +53,8 @@ struct LinearSpec {
   // Behind convolution and rotation, of the first kinds of rows.
   kernels::Activation map = kernels::Activation::kIdentity;
   enum class Mapped : uint8_t { kQ, kQK, kQKV } mapped = Mapped::kQK;
-  std::vector<GateSpec> gates = {};
-  // Instead of gates: one log decay per head that is the same for all tokens. Empty: none.
-  std::vector<float> log_decay = {};
-  CoreMaker core = {};
+  LinearRule rule = {};
+  LinearGates::Projected gates = LinearGates::Projected::kApart;
   Weights core_weights = Weights::kNone;
   OutputGate gate = {};
   FinishSpec finish = {};
@@ -108,7 +103,7 @@ class LinearMixer final : public Mixer {
   View columns(const Tensor& rows, Kind kind) const {
     return rows.view().columns(begin(kind), width(kind));
   }
-  View with_rows(const Tensor& projected) const;    // the gates among the projection's columns
+  View among_rows(const Tensor& projected) const;   // the gates among the projection's columns
   View output_gate(const Tensor& projected) const;  // empty where it has no columns
   CoreInputs inputs(Exec& exec, const Saved& f) const;
   // Rotation and map of queries, or of keys and values.

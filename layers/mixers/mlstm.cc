@@ -17,21 +17,29 @@ void fields(FieldVisitor& f, MlstmOptions& c) { head_fields(f, c.heads, c.dk, c.
 
 // Forget gates start open, the more so the later the head: linspace(3, 6).
 Init forget_bias(int64_t heads) {
-  return Init::each([heads](int64_t h) {
-    return heads == 1 ? 3.0 : 3.0 + 3.0 * static_cast<double>(h) / static_cast<double>(heads - 1);
+  return Init::each([heads](int64_t n) {  // of one memory after the other
+    return heads == 1 ? 3.0
+                      : 3.0 + 3.0 * static_cast<double>(n % heads) / static_cast<double>(heads - 1);
   });
 }
 
 // Projections start at zero, so that gates start at their biases. The gradients of these are summed
 // in f32: shifting all input gates of a head changes next to nothing.
-GateSpec capped(const char* name, size_t slot, const Init& start) {
-  return {.name = name,
+GateSpec capped(const char* stem, const char* name, size_t slot, const Init& start) {
+  return {.stem = stem,
+          .name = name,
           .slot = slot,
           .map = GateSpec::Map::kCapped,
           .factor = 15.0f,
           .init = Init::zeros(),
           .bias = GateSpec::Bias::kExact,
           .bias_init = start};
+}
+
+LinearRule mlstm_rule(const HeadOptions& h) {
+  return {.gates = {capped("i", "igate", 0, Init::normal(0.1)),
+                    capped("f", "fgate", 1, forget_bias(h.all_heads))},
+          .core = core_of<MlstmRecurrence, 2>({h.heads, h.dk, h.dv, key_scale(h.dk)})};
 }
 
 }  // namespace
@@ -41,14 +49,14 @@ std::unique_ptr<Mixer> make_mlstm(const MixerBuild& build) {
   const HeadOptions h = resolve(build, {o.heads, o.heads, o.dk, o.dv});
   return std::make_unique<LinearMixer>(
       build, LinearSpec{.heads = LinearHeads(h),
-                        .gates = {capped("igate", 0, Init::normal(0.1)),
-                                  capped("fgate", 1, forget_bias(h.all_heads))},
-                        .core = core_of<MlstmRecurrence, 2>({h.heads, h.dk, h.dv, key_scale(h.dk)}),
+                        .rule = mlstm_rule(h),
                         .gate = {.name = "ogate", .kind = kernels::GateActivation::kSigmoid},
                         .finish = {.norm = FinishSpec::Norm::kCentered,
                                    .name = "norm.weight",
                                    .epsilon = 1e-6f}});
 }
+
+LinearRule memory_rule_of_mlstm(const RuleBuild& b) { return mlstm_rule(b.heads); }
 
 std::vector<FieldInfo> options_of_mlstm() { return describe<MlstmOptions>(); }
 

@@ -28,9 +28,11 @@ std::unique_ptr<Mixer> make_rebased(const MixerBuild& build) {
   }
   return std::make_unique<LinearMixer>(build,
                                        LinearSpec{.heads = LinearHeads(h),
-                                                  .core = rebased_core(h),
+                                                  .rule = {.core = rebased_core(h)},
                                                   .finish = {.norm = FinishSpec::Norm::kNone}});
 }
+
+LinearRule memory_rule_of_rebased(const RuleBuild& b) { return {.core = rebased_core(b.heads)}; }
 
 std::vector<FieldInfo> options_of_rebased() { return describe<RebasedOptions>(); }
 

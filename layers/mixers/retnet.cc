@@ -23,6 +23,11 @@ void fields(FieldVisitor& f, RetnetOptions& c) {
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
+LinearRule retnet_rule(const HeadOptions& h) {
+  return {.log_decay = h.here(retnet_log_decays(h.all_heads)),
+          .core = core_of<ScalarRecurrence, 1>({h, key_scale(h.dk)})};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_retnet(const MixerBuild& build) {
@@ -33,11 +38,12 @@ std::unique_ptr<Mixer> make_retnet(const MixerBuild& build) {
       build, LinearSpec{.heads = LinearHeads(h),
                         .convs = last_if(o.short_conv),
                         .rope_base = o.rope ? std::optional(o.rope_base) : std::nullopt,
-                        .log_decay = h.here(retnet_log_decays(h.all_heads)),
-                        .core = core_of<ScalarRecurrence, 1>({h, key_scale(h.dk)}),
+                        .rule = retnet_rule(h),
                         .gate = silu_gate(o.output_gate),
                         .output_gradient = build.compute});
 }
+
+LinearRule memory_rule_of_retnet(const RuleBuild& b) { return retnet_rule(b.heads); }
 
 std::vector<FieldInfo> options_of_retnet() { return describe<RetnetOptions>(); }
 

@@ -20,18 +20,24 @@ void fields(FieldVisitor& f, TitansOptions& c) {
   f("output_gate", c.output_gate, "multiply the output by silu of a projection of the input");
 }
 
+LinearRule titans_rule(const HeadOptions& h, int64_t mini_batch) {
+  return {.gates = {descent_gate("theta", 0, 0.0), descent_gate("alpha", 1, -4.0),
+                    descent_gate("eta", 2, 0.0)},
+          .core = momentum_core(h, mini_batch)};
+}
+
 }  // namespace
 
 std::unique_ptr<Mixer> make_titans(const MixerBuild& build) {
   const auto o = read_options<TitansOptions>(build.options, "titans");
   const HeadOptions h = resolve(build, {.heads = o.heads, .dk = o.dk, .dv = o.dv});
   LinearSpec spec{.heads = LinearHeads(h),
-                  .gates = {descent_gate("theta_proj", 0, 0.0), descent_gate("alpha_proj", 1, -4.0),
-                            descent_gate("eta_proj", 2, 0.0)},
-                  .core = momentum_core(h, o.mini_batch),
+                  .rule = titans_rule(h, o.mini_batch),
                   .gate = silu_gate(o.output_gate)};
   return std::make_unique<LinearMixer>(build, std::move(spec));
 }
+
+LinearRule memory_rule_of_titans(const RuleBuild& b) { return titans_rule(b.heads, 1); }
 
 std::vector<FieldInfo> options_of_titans() { return describe<TitansOptions>(); }
 

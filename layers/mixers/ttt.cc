@@ -58,17 +58,21 @@ std::unique_ptr<Mixer> make_ttt(const MixerBuild& build) {
         "nearest that works is dv = {}",
         place_of(build.options, "dv"), heads.dv, heads.dk, heads.dk);
   }
-  GateSpec rate = descent_gate("eta_proj", 0, 0.0);
-  rate.factor = static_cast<float>(o.eta_base);
   LinearSpec spec{.heads = LinearHeads(heads),
-                  .gates = {rate},
-                  .core = descent_core(build.compute, heads, o.mini_batch),
+                  .rule = {.gates = {descent_gate("eta", 0, 0.0)},
+                           .core = descent_core(build.compute, heads, o.mini_batch)},
                   .gate = silu_gate(o.output_gate)};
+  spec.rule.gates[0].factor = static_cast<float>(o.eta_base);
   if (o.inner_norm) {
-    spec.core = inner_norm_core(heads, o.mini_batch);
+    spec.rule.core = inner_norm_core(heads, o.mini_batch);
     spec.core_weights = Weights::kLast;
   }
   return std::make_unique<LinearMixer>(build, std::move(spec));
+}
+
+LinearRule memory_rule_of_ttt(const RuleBuild& b) {
+  return {.gates = {descent_gate("eta", 0, 0.0)},
+          .core = descent_core(b.build.compute, b.heads, 1)};
 }
 
 std::vector<FieldInfo> options_of_ttt() { return describe<TttOptions>(); }

@@ -6,7 +6,8 @@
 #include <map>
 
 #include "core/host_access.h"
-#include "layers/memory/inner_rule.h"
+#include "core/memory/host_table.h"
+#include "layers/mixers/memory_gates.h"
 #include "tests/layers/mixer_cases.h"
 #include "tests/layers/naive_mixers.h"
 
@@ -48,17 +49,24 @@ class InnerRules : public Gradients, public testing::WithParamInterface<std::str
   }
 
   Tensor run() {
-    const HeadOptions heads{.heads = kHeads, .kv_heads = kHeads, .all_heads = kHeads};
+    const HeadOptions heads{
+        .heads = kHeads, .kv_heads = kHeads, .dk = kKey, .dv = kValue, .all_heads = kHeads};
     const Build b = build();
-    const auto rule =
-        make_inner_rule({b, {.routed = 1}, kHeads, kKey, kValue, kRank, heads}, GetParam());
+    const LinearRule rule = memory_rule(GetParam())({b, heads, kRank});
+    const MemoryGates gates(b, {.routed = 1}, kHeads, rule.gates);
+    const auto core = rule.core(b);
     prepare();
     const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
     const Tensor index = rig.exec.zeros({kTokens, 1}, DType::kI32);
     const MemoryRows memory = rows_of_memories(rig.exec, sequence, index, 1);
     SavedStack saved;
-    const Tensor q = copy(q_), k = copy(k_);  // a rule may change them
-    return rule->forward(rig.exec, {input_, memory, q, k, v_}, nullptr, saved, [] {});
+    const Tensor q = copy(q_), k = copy(k_);  // a core may change them
+    CoreInputs in{q, k, v_, std::vector<ConstView>(kMostGates)};
+    const HostTable<float> log_decay(rule.log_decay);
+    if (!log_decay.empty()) in.gates[0] = log_decay.view(rig.exec);
+    const std::vector<MemoryGates::Saved> made = gates.forward(rig.exec, input_, memory);
+    for (size_t i = 0; i < made.size(); ++i) in.gates[rule.gates[i].slot] = made[i].value;
+    return core->forward(rig.exec, in, memory.sequence, nullptr, saved, [] {});
   }
   Tensor copy(const Tensor& t) {
     const Tensor to = rig.exec.empty(t.shape());
