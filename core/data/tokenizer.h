@@ -23,7 +23,7 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> ids) const;
   virtual int64_t vocab() const = 0;  // one more than the largest id
   virtual int32_t end_of_document() const = 0;
-  virtual std::string json() const = 0;  // as a Hugging Face tokenizer.json
+  virtual std::string json() const = 0;  // as a tokenizer.json
 
   // What the tokenizer's template puts in front of a text and behind it.
   virtual std::span<const int32_t> before_text() const { return {}; }
@@ -37,16 +37,20 @@ class Tokenizer {
 // Whether a tokenizer must have a token that ends a document; without one, end_of_document() is -1.
 enum class EndOfDocument : uint8_t { kNeeded, kOptional };
 
-// A Hugging Face tokenizer.json. `end_of_document`: the token that ends one; empty: the first of
-// those usual for it that the file has. Every component is honoured or refused by name, with a
-// ConfigError; the file is not trusted.
+// A Hugging Face tokenizer.json, a SentencePiece .model file or a rank file of tiktoken, told apart
+// by their content. `end_of_document`: the token that ends one; empty: the first of those usual for
+// it that the file has. `pattern`: how a rank file cuts text into words (gpt2, llama3, qwen2, o200k
+// or a regular expression); special tokens come from the tokenizer_config.json beside it. Every
+// component is honoured or refused by name, with a ConfigError; the files are not trusted.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path,
                                           const std::string& end_of_document = "",
-                                          EndOfDocument need = EndOfDocument::kNeeded);
-// The same from a file's content; `name` for messages.
+                                          EndOfDocument need = EndOfDocument::kNeeded,
+                                          const std::string& pattern = "");
+// From a file's content, without what stands beside it; `name` for messages.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string content, const std::string& name,
                                            const std::string& end_of_document = "",
-                                           EndOfDocument need = EndOfDocument::kNeeded);
+                                           EndOfDocument need = EndOfDocument::kNeeded,
+                                           const std::string& pattern = "");
 
 // Every byte is a token, with its value as id; 256 ends a document.
 class ByteTokenizer final : public Tokenizer {

@@ -199,7 +199,8 @@ DataBuilt build_dataset(const DataBuild& options) {
   refuse_to_overwrite(options);
   std::unique_ptr<Tokenizer> tokenizer = std::make_unique<ByteTokenizer>();
   if (!options.tokenizer.empty())
-    tokenizer = load_tokenizer(options.tokenizer, options.end_of_document);
+    tokenizer = load_tokenizer(options.tokenizer, options.end_of_document, EndOfDocument::kNeeded,
+                               options.pattern);
   std::vector<std::string> files = files_of(options.from);
   const fs::path folder = fs::path(options.out).parent_path();
   std::error_code failed;

@@ -21,7 +21,8 @@ struct DataBuilt {
 struct DataBuild {
   TextInputs from;
   std::string out;        // prefix
-  std::string tokenizer;  // a tokenizer.json; empty: bytes
+  std::string tokenizer;  // a file that load_tokenizer reads; empty: bytes
+  std::string pattern;    // for load_tokenizer
   std::string end_of_document;
   int64_t max_bytes = 0;  // of text; 0: all
   int threads = 0;        // 0: every core

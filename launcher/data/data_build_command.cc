@@ -62,6 +62,13 @@ void add_text_options(CLI::App& app, TextInputs& inputs, int64_t& max_bytes) {
       ->check(CLI::NonNegativeNumber);
 }
 
+void add_pattern_option(CLI::App& app, std::string& pattern) {
+  app.add_option(
+      "--pattern", pattern,
+      "How a rank file of tiktoken cuts text into words: gpt2, llama3, qwen2, o200k or a "
+      "regular expression");
+}
+
 void add_data_build(CLI::App& data) {
   CLI::App* app = data.add_subcommand("build", "Text, JSONL or Parquet to .bin/.idx");
   app->footer(
@@ -70,6 +77,7 @@ void add_data_build(CLI::App& data) {
       "--max-bytes 20MB --shuffle 1 /usr/share/man/man1\n"
       "  weft data build --out web --tokenizer tokenizer.json --jsonl web-*.jsonl.zst\n"
       "  weft data build --out fine --tokenizer tokenizer.json --key text fineweb/*.parquet\n"
+      "  weft data build --out kimi --tokenizer tiktoken.model --pattern llama3 books.txt\n"
       "writes corpus.bin, corpus.idx and corpus.tokenizer.json (without --tokenizer a vocabulary\n"
       "of 257: 256 bytes and the end of a document). Text files may be packed with gzip or zstd;\n"
       "Parquet files are known by their content (columns of strings, or of lists of strings, each\n"
@@ -80,7 +88,9 @@ void add_data_build(CLI::App& data) {
   app->add_option("--out", options->out, "Prefix of the files to write")->required();
   app->add_option(
       "--tokenizer", options->tokenizer,
-      "A Hugging Face tokenizer.json (byte-level BPE, or BPE with byte fallback); default: bytes");
+      "A Hugging Face tokenizer.json (BPE, Unigram or WordPiece), a SentencePiece .model file or a "
+      "rank file of tiktoken; default: bytes");
+  add_pattern_option(*app, options->pattern);
   app->add_option("--eod", options->end_of_document,
                   "The token that ends a document; default: the usual one of the tokenizer");
   app->add_option("--threads", options->threads, "0: every core")->check(CLI::NonNegativeNumber);

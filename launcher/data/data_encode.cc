@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 struct EncodeOptions {
-  std::string tokenizer;
+  std::string tokenizer, pattern;
   bool decode = false, special = false;
 };
 
@@ -38,7 +38,7 @@ nlohmann::json answer(const Tokenizer& tokenizer, const EncodeOptions& o,
 }
 
 void encode(const EncodeOptions& o) {
-  const std::unique_ptr<Tokenizer> tokenizer = load_for_text(o.tokenizer);
+  const std::unique_ptr<Tokenizer> tokenizer = load_for_text(o.tokenizer, o.pattern);
   std::string line;
   for (int64_t number = 1; std::getline(std::cin, line); ++number) {
     const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -57,7 +57,8 @@ void add_data_encode(CLI::App& data) {
       "Example:\n"
       "  echo '\"Hello, world\"' | weft data encode --tokenizer tokenizer.json");
   auto o = std::make_shared<EncodeOptions>();
-  app->add_option("--tokenizer", o->tokenizer, "A tokenizer.json")->required();
+  app->add_option("--tokenizer", o->tokenizer, "A tokenizer.json, .model or rank file")->required();
+  add_pattern_option(*app, o->pattern);
   app->add_flag("--decode", o->decode, "Lines are arrays of ids; prints texts");
   app->add_flag("--special", o->special, "With what the tokenizer's template puts around a text");
   app->callback([o] { encode(*o); });

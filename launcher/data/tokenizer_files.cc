@@ -15,6 +15,12 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kTokenizerName = "tokenizer.json";
 
+// The content of a tokenizer.json, or another tokenizer's file as one.
+std::string json_of(const std::string& path) {
+  std::string content = content_of(path);
+  return content.starts_with('{') ? content : load_for_text(path)->json();
+}
+
 void check_size(const Tokenizer& tokenizer, const std::string& name, const Config& config) {
   if (tokenizer.vocab() <= config.model.vocab) return;
   throw ConfigError(
@@ -30,8 +36,8 @@ std::string tokenizer_beside(const std::string& dataset_prefix) {
   return fs::exists(path) ? path : "";
 }
 
-std::unique_ptr<Tokenizer> load_for_text(const std::string& path) {
-  return load_tokenizer(path, "", EndOfDocument::kOptional);
+std::unique_ptr<Tokenizer> load_for_text(const std::string& path, const std::string& pattern) {
+  return load_tokenizer(path, "", EndOfDocument::kOptional, pattern);
 }
 
 std::string tokenizer_of_run(const Config& config) {
@@ -44,7 +50,7 @@ std::string tokenizer_of_run(const Config& config) {
     const std::string beside = tokenizer_beside(dataset_prefix(source.path));
     if (beside.empty()) continue;
     if (path.empty()) path = beside;
-    if (hash_of(content_of(path)) == hash_of(content_of(beside))) continue;
+    if (hash_of(json_of(path)) == hash_of(json_of(beside))) continue;
     throw ConfigError(
         "{}: {} was made with another tokenizer ({}) than {}; build it again, or remove that file "
         "if the two are the same in meaning",
@@ -56,12 +62,12 @@ std::string tokenizer_of_run(const Config& config) {
 
 OtherFiles tokenizer_file(const std::string& path) {
   if (path.empty()) return {};
-  return {{kTokenizerName, content_of(path)}};
+  return {{kTokenizerName, json_of(path)}};
 }
 
 void keep_tokenizer(const std::string& path, const std::string& run_dir) {
   if (path.empty() || !fs::is_directory(run_dir)) return;
-  const std::string to = run_dir + "/" + kTokenizerName, content = content_of(path);
+  const std::string to = run_dir + "/" + kTokenizerName, content = json_of(path);
   if (fs::exists(to) && content_of(to) == content) return;
   NewFile copy(to);
   copy.write(content.data(), std::ssize(content));

@@ -16,7 +16,7 @@ namespace weft {
 std::string tokenizer_beside(const std::string& dataset_prefix);
 
 // To show text with: what ends a document does not matter and need not be there.
-std::unique_ptr<Tokenizer> load_for_text(const std::string& path);
+std::unique_ptr<Tokenizer> load_for_text(const std::string& path, const std::string& pattern = "");
 
 // The tokenizer.json of a run: data.tokenizer, else the one beside the first training set; empty:
 // none (bytes). ConfigError when it has more ids than the model, or the training sets' own differ.
@@ -28,11 +28,12 @@ std::string tokenizer_of_run(const Config& config);
 std::unique_ptr<Tokenizer> tokenizer_of_checkpoint(const FoundCheckpoint& checkpoint,
                                                    const Config& config, const std::string& asked);
 
-// A tokenizer.json as one of a checkpoint's other files; none for an empty path.
+// A tokenizer's file as one of a checkpoint's other files, as a tokenizer.json; none for an empty
+// path.
 OtherFiles tokenizer_file(const std::string& path);
 
-// Copies a tokenizer.json into a run's folder. Nothing for an empty path or where the same is
-// there.
+// Writes a tokenizer's file into a run's folder, as tokenizer.json. Nothing for an empty path or
+// where the same is there.
 void keep_tokenizer(const std::string& path, const std::string& run_dir);
 
 }  // namespace weft

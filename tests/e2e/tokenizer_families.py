@@ -1,9 +1,12 @@
 """Small vocabularies of every family that Weft reads, made by the `tokenizers` package."""
+import atexit
 import base64
 import glob
 import io
 import json
 import os
+import shutil
+import tempfile
 
 import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -145,20 +148,22 @@ RULES = ["41 30A\tC5", "65 301\tE9", "2460 301\t32", "FF21\t41", "2460\t31", "30
 charsmaps = {}
 
 
+def rules_file():
+    """RULES as a file for SentencePiece."""
+    path = os.path.join(tempfile.mkdtemp(), "rules.tsv")
+    atexit.register(shutil.rmtree, os.path.dirname(path))
+    with open(path, "w", encoding="utf-8") as out:
+        out.write("\n".join(RULES) + "\n")
+    return path
+
+
 def charsmap(rule):
     """SentencePiece's map of a rule's name, or of RULES, in base64."""
     if rule not in charsmaps:
-        table = os.path.join(os.path.dirname(os.path.abspath(__file__)), "charsmap_rules.tsv")
-        rules = {"normalization_rule_name": rule}
-        if rule == "RULES":
-            with open(table, "w", encoding="utf-8") as out:
-                out.write("\n".join(RULES) + "\n")
-            rules = {"normalization_rule_tsv": table}
+        rules = {"normalization_rule_tsv": rules_file()} if rule == "RULES" else {"normalization_rule_name": rule}
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a few words", "of a text"] * 20), vocab_size=20, hard_vocab_limit=False,
                                                  model_writer=model, minloglevel=2, **rules)
-        if rule == "RULES":
-            os.remove(table)
         charsmaps[rule] = base64.b64encode(fields(fields(model.getvalue())[3][0])[2][0]).decode()
     return charsmaps[rule]
 

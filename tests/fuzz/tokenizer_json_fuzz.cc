@@ -4,6 +4,10 @@
 // sources: core/data/tokenizer/byte_alphabet.cc core/data/tokenizer/charsmap.cc
 // sources: core/data/tokenizer/decoder.cc core/data/tokenizer/graphemes.cc
 // sources: core/data/tokenizer/hf_tokenizer.cc core/data/tokenizer/json_part.cc
+// sources: core/data/tokenizer/load.cc core/data/tokenizer/merges.cc
+// sources: core/data/tokenizer/sentencepiece_encoder.cc
+// sources: core/data/tokenizer/sentencepiece_model.cc
+// sources: core/data/tokenizer/sentencepiece_tokenizer.cc core/data/tokenizer/tiktoken.cc
 // sources: core/data/tokenizer/normalizer.cc core/data/tokenizer/normalizer_steps.cc
 // sources: core/data/tokenizer/post_processor.cc core/data/tokenizer/pre_tokenizer.cc
 // sources: core/data/tokenizer/regex.cc core/data/tokenizer/replace.cc
@@ -12,7 +16,7 @@
 // sources: core/data/tokenizer/word_cache.cc core/data/tokenizer/word_model.cc
 // sources: core/data/tokenizer/word_piece.cc core/data/tokenizer.cc
 // sources: core/base/base64.cc core/base/utf8.cc core/files/mapped_file.cc
-// sources: core/files/regular_file.cc core/base/error.cc
+// sources: core/files/protobuf.cc core/files/regular_file.cc core/base/error.cc
 // libraries: -lfmt -lpcre2-8 -licuuc -lxxhash
 // seeds: tests/fuzz/seeds/tokenizer_json tests/golden/tokenizers
 #include <cstdlib>

@@ -1,7 +1,6 @@
 #include "core/data/tokenizer/bpe.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "core/base/error.h"
 #include "core/base/utf8.h"
@@ -22,17 +21,6 @@ bool has_inner_mark(std::string_view token) {
 }
 
 }  // namespace
-
-MergeTable::MergeTable(size_t merges)
-    : slots_(std::bit_ceil(std::max<size_t>(16, 2 * merges))), mask_(slots_.size() - 1) {}
-
-void MergeTable::put(int32_t left, int32_t right, Merge merge) {
-  const uint64_t key = key_of(left, right);
-  size_t slot = slot_of(key);
-  while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = (slot + 1) & mask_;
-  if (slots_[slot].key == kEmpty) ++count_;
-  slots_[slot] = {key, merge};
-}
 
 Bpe::Bpe(const JsonPart& json, bool bytes) : WordModel(Vocabulary(json["vocab"])), bytes_(bytes) {
   read_options(json);
@@ -85,7 +73,7 @@ std::pair<std::string, std::string> Bpe::merge_at(const JsonPart& json, size_t i
 
 void Bpe::read_merges(const JsonPart& json) {
   if (!json.value().is_array()) json.refuse("an array of merges is expected");
-  merges_ = MergeTable(json.value().size());
+  merges_ = Merges(json.value().size());
   for (size_t i = 0; i < json.value().size(); ++i) {
     const auto [left, right] = merge_at(json, i);
     const std::string both = left + right;
@@ -110,7 +98,7 @@ void Bpe::encode_new(std::string_view word, WordScratch& scratch, std::vector<in
   }
   first_symbols(word, scratch.symbols);
   if (scratch.symbols.empty()) return;
-  if (!merges_.empty()) scratch.symbols.size() <= 32 ? merge_short(scratch) : merge_long(scratch);
+  merges_.apply(scratch);
   for (int32_t at = 0; at >= 0; at = scratch.symbols[static_cast<size_t>(at)].behind) {
     out.push_back(scratch.symbols[static_cast<size_t>(at)].id);
   }
@@ -152,72 +140,6 @@ void Bpe::first_symbols(std::string_view word, std::vector<WordScratch::Symbol>&
   }
   flush();
   if (!out.empty()) out.back().behind = -1;
-}
-
-// Looks through all pairs for the lowest rank, again and again: best for words.
-void Bpe::merge_short(WordScratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  size_t count = symbols.size();
-  std::array<MergeTable::Merge, 32> next{};  // of symbol i and the one behind it
-  constexpr MergeTable::Merge kNone{UINT32_MAX, -1};
-  const auto look = [&](size_t i) {
-    const MergeTable::Merge* found = merges_.find(symbols[i].id, symbols[i + 1].id);
-    next[i] = found != nullptr ? *found : kNone;
-  };
-  for (size_t i = 0; i + 1 < count; ++i) look(i);
-  while (count > 1) {
-    size_t best = 0;
-    for (size_t i = 1; i + 1 < count; ++i) {
-      if (next[i].rank < next[best].rank) best = i;
-    }
-    if (next[best].id < 0) break;
-    symbols[best].id = next[best].id;
-    for (size_t i = best + 1; i + 1 < count; ++i) {
-      symbols[i].id = symbols[i + 1].id;
-      next[i] = next[i + 1];
-    }
-    --count;
-    if (best > 0) look(best - 1);
-    if (best + 1 < count) look(best);
-  }
-  symbols.resize(count);
-  symbols.back().behind = -1;
-}
-
-// The same with a heap and links: for texts that nothing has cut into words.
-void Bpe::merge_long(WordScratch& scratch) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
-  heap.clear();
-  const auto symbol = [&](int32_t at) -> WordScratch::Symbol& {
-    return symbols[static_cast<size_t>(at)];
-  };
-  for (size_t i = 0; i + 1 < symbols.size(); ++i) put_heap(scratch, static_cast<int32_t>(i));
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    const uint64_t top = heap.back();
-    heap.pop_back();
-    const auto left = static_cast<int32_t>(top & UINT32_MAX);
-    const int32_t right = symbol(left).behind;
-    if (symbol(left).id < 0 || right < 0) continue;
-    const MergeTable::Merge* merge = merges_.find(symbol(left).id, symbol(right).id);
-    if (merge == nullptr || merge->rank != top >> 32) continue;  // what it spoke of is gone
-    symbol(left).id = merge->id;
-    symbol(left).behind = symbol(right).behind;
-    symbol(right).id = -1;
-    if (symbol(left).behind >= 0) symbol(symbol(left).behind).before = left;
-    if (symbol(left).before >= 0) put_heap(scratch, symbol(left).before);
-    put_heap(scratch, left);
-  }
-}
-
-void Bpe::put_heap(WordScratch& scratch, int32_t left) const {
-  const auto& here = scratch.symbols[static_cast<size_t>(left)];
-  if (here.behind < 0) return;
-  const auto* merge = merges_.find(here.id, scratch.symbols[static_cast<size_t>(here.behind)].id);
-  if (merge == nullptr) return;
-  scratch.heap.push_back(uint64_t{merge->rank} << 32 | static_cast<uint32_t>(left));
-  std::push_heap(scratch.heap.begin(), scratch.heap.end(), std::greater<>());
 }
 
 }  // namespace weft

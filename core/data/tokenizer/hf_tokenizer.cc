@@ -1,5 +1,6 @@
-#include <mutex>
+#include "core/data/tokenizer/hf_tokenizer.h"
 
+#include "core/base/base64.h"
 #include "core/base/error.h"
 #include "core/base/json_reason.h"
 #include "core/base/utf8.h"
@@ -10,13 +11,12 @@
 #include "core/data/tokenizer/normalizer.h"
 #include "core/data/tokenizer/post_processor.h"
 #include "core/data/tokenizer/pre_tokenizer.h"
+#include "core/data/tokenizer/scratch_pool.h"
+#include "core/data/tokenizer/sentencepiece_tokenizer.h"
 #include "core/data/tokenizer/word_model.h"
-#include "core/files/mapped_file.h"
 
 namespace weft {
 namespace {
-
-constexpr int64_t kLargestFile = int64_t{256} << 20;
 
 // Tokens that end a document in published vocabularies, the most telling first.
 constexpr const char* kEnds[] = {"<|endoftext|>", "<|end_of_text|>", "</s>",       "<eos>",
@@ -59,7 +59,7 @@ class HfTokenizer final : public Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text) const override {
     if (!is_utf8(text)) throw ConfigError("a text that is not UTF-8 cannot be encoded");
-    const Borrowed scratch(*this);
+    const ScratchPool<Scratch>::Borrowed scratch(pool_);
     std::vector<int32_t> ids;
     ids.reserve(text.size() / 3);
     scratch->given.clear();
@@ -94,32 +94,6 @@ class HfTokenizer final : public Tokenizer {
   std::span<const int32_t> behind_text() const override { return post_.behind(); }
 
  private:
-  // Scratch of a thread that encodes; kept for the next one.
-  class Borrowed {
-   public:
-    explicit Borrowed(const HfTokenizer& from) : from_(from) {
-      const std::lock_guard lock(from.mutex_);
-      if (from.idle_.empty()) {
-        mine_ = std::make_unique<Scratch>();
-      } else {
-        mine_ = std::move(from.idle_.back());
-        from.idle_.pop_back();
-      }
-    }
-    ~Borrowed() {
-      const std::lock_guard lock(from_.mutex_);
-      from_.idle_.push_back(std::move(mine_));
-    }
-    Borrowed(const Borrowed&) = delete;
-    Borrowed& operator=(const Borrowed&) = delete;
-    Scratch* operator->() const { return mine_.get(); }
-    Scratch& operator*() const { return *mine_; }
-
-   private:
-    const HfTokenizer& from_;
-    std::unique_ptr<Scratch> mine_;
-  };
-
   void encode_part(std::string_view text, bool first, Scratch& scratch,
                    std::vector<int32_t>& ids) const {
     std::string changed;
@@ -208,14 +182,13 @@ class HfTokenizer final : public Tokenizer {
   int32_t end_;
   int32_t largest_ = 0;
   std::vector<std::string> text_bytes_;  // of every id
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> idle_;
+  mutable ScratchPool<Scratch> pool_;
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> parse_tokenizer(std::string content, const std::string& name,
-                                           const std::string& end_of_document, EndOfDocument need) {
+std::unique_ptr<Tokenizer> hf_tokenizer(std::string content, const std::string& name,
+                                        const std::string& end_of_document, EndOfDocument need) {
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(content);
@@ -225,19 +198,12 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string content, const std::strin
   const JsonPart part(json, name);
   if (!json.is_object() || !json.contains("model"))
     part.refuse("not a tokenizer.json: it has no \"model\"");
-  return std::make_unique<HfTokenizer>(part, std::move(content), end_of_document, need);
-}
-
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path,
-                                          const std::string& end_of_document, EndOfDocument need) {
-  const MappedFile file(path);
-  if (file.size() > kLargestFile) {
-    throw ConfigError("{}: {} bytes; a tokenizer.json has at most {}", path, file.size(),
-                      kLargestFile);
+  if (const JsonPart model = part["model"]; model["type"].text_or("") == "SentencePiece") {
+    auto file = from_base64(model["file"].text());
+    if (!file) model["file"].refuse("not base64");
+    return sentencepiece_tokenizer(std::move(*file), name, end_of_document, need);
   }
-  return parse_tokenizer(
-      std::string(reinterpret_cast<const char*>(file.data()), static_cast<size_t>(file.size())),
-      path, end_of_document, need);
+  return std::make_unique<HfTokenizer>(part, std::move(content), end_of_document, need);
 }
 
 }  // namespace weft

@@ -36,6 +36,7 @@ class PreTokenizer {
 // The words of GPT-2: contractions, runs of letters, digits or others with a space before them.
 extern const char* const kGpt2Pattern;
 extern const char* const kLlama3Pattern;  // digits in threes, line ends with what is before them
-extern const char* const kQwen2Pattern;   // the same, digits one by one
+extern const char* const kO200kPattern;   // capitals begin words
+extern const char* const kQwen2Pattern;   // as kLlama3Pattern, digits one by one
 
 }  // namespace weft
