@@ -88,5 +88,32 @@ TEST_F(TwoNodes, ALostRankOnTheSecondNodeEndsTheJobAndLeavesNoProcess) {
   EXPECT_EQ(left_on("b"), "");  // no rank, and nothing of mpirun's either
 }
 
+// The link is cut for good while both ranks compute: each waits in a call for what never comes.
+TEST_F(TwoNodes, ALinkThatIsCutNamesTheNodeThatDoesNotAnswer) {
+  Program program(in_project("tests/support/two_nodes"),
+                  on_both(train("cut", {"train.steps=100000", "run.slow_seconds=2",
+                                        "run.watchdog_seconds=6"})));
+  ASSERT_TRUE(program.wait_for("3/100000  loss"));
+  ASSERT_EQ(nodes({"cut", name}).code, 0);
+  const Outcome o = program.wait();
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("node " + name + "b does not answer " + name + "a"), std::string::npos)
+      << o.err;
+  EXPECT_EQ(o.err.find("they disagree"), std::string::npos) << o.err;
+}
+
+// Everything on the second node ends at once and its link with it, as when the power goes.
+TEST_F(TwoNodes, ACrashedNodeIsNamed) {
+  Program program(in_project("tests/support/two_nodes"),
+                  on_both(train("crash", {"train.steps=100000"})));
+  ASSERT_TRUE(program.wait_for("3/100000  loss"));
+  ASSERT_EQ(nodes({"crash", name}).code, 0);
+  const Outcome o = program.wait();
+  EXPECT_EQ(o.code, 3) << o.err;
+  EXPECT_NE(o.err.find("lost node 10.77.0.2"), std::string::npos) << o.err;
+  EXPECT_EQ(o.err.find("ORTE"), std::string::npos) << o.err;
+  EXPECT_EQ(left_on("a"), "");
+}
+
 }  // namespace
 }  // namespace weft::test
