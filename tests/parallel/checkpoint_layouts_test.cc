@@ -107,8 +107,8 @@ struct RankState {
         store(layout.here) {
     for (ParameterSpec& spec : specs(layout.here)) store.declare(std::move(spec));
     store.allocate(pool, DType::kF32, ParameterStore::Gradients::kNone);
-    optimizer.emplace(store, pool, AdamOptions{}, mesh,
-                      c.degrees.zero == 0 ? Zero::kWhole : Zero::kSharded);
+    sync.emplace(store, *mesh, c.degrees.zero == 0 ? Zero::kWhole : Zero::kSharded);
+    optimizer.emplace(store, pool, AdamOptions{}, mesh, *sync);
   }
 
   std::vector<SavedTensor> everything() {
@@ -124,6 +124,7 @@ struct RankState {
   Ledger ledger;
   Pool pool{ledger};
   ParameterStore store;
+  std::optional<GradientSync> sync;
   std::optional<Optimizer> optimizer;
 };
 
