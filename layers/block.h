@@ -48,7 +48,7 @@ class Block {
 
   double flops_per_token(int64_t length) const;
   void finish_gradients(Exec& exec) const { mixer_->finish_gradients(exec); }
-  void finish_step(const MoeReport& step) { feed_forward_->finish_step(step); }
+  void finish_step(Exec& exec, const MoeReport& step) { feed_forward_->finish_step(exec, step); }
 
  private:
   struct Kept {  // in place of what is computed again

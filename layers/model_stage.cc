@@ -1,6 +1,7 @@
 #include "layers/model_stage.h"
 
-#include "core/host_access.h"
+#include "core/memory/host_table.h"
+#include "kernels/rows/gather.h"
 #include "layers/basic/mlp.h"
 #include "layers/basic/token_shards.h"
 #include "layers/mixers/registry.h"
@@ -296,18 +297,16 @@ Tensor ModelStage::decode(Exec& exec, const Tensor& tokens, const Sequence& sequ
   }
   x = gather_tokens(exec, tensor_ranks_, x, tokens.elements());
   const Tensor wanted = exec.empty({static_cast<int64_t>(rows.size()), x.shape().back()});
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(host<float>(x) + rows[i] * x.shape().back(), x.shape().back(),
-                host<float>(wanted) + static_cast<int64_t>(i) * x.shape().back());
-  }
+  const HostTable<int32_t> index(std::vector<int32_t>(rows.begin(), rows.end()));
+  kernels::gather_rows(exec, x, index.view(exec), wanted);
   return head_->logits(exec, norm_->forward(exec, wanted, saved));
 }
 
-void ModelStage::finish_step(const std::vector<MoeReport>& step) {
+void ModelStage::finish_step(Exec& exec, const std::vector<MoeReport>& step) {
   for (const MoeReport& report : step) {
     if (report.memories) continue;  // nothing but the gradient balances them
     if (report.layer < part_.begin || report.layer >= part_.end) continue;
-    blocks_.at(static_cast<size_t>(report.layer - part_.begin)).finish_step(report);
+    blocks_.at(static_cast<size_t>(report.layer - part_.begin)).finish_step(exec, report);
   }
 }
 

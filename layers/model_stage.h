@@ -108,7 +108,7 @@ class ModelStage {
                 const std::vector<int64_t>& rows, States& states, StepContext context = {}) const;
 
   // After an optimizer step, with the reports of all its tokens and layers: experts are balanced.
-  void finish_step(const std::vector<MoeReport>& step);
+  void finish_step(Exec& exec, const std::vector<MoeReport>& step);
 
   // Forward FLOPs, for documents of `length` tokens; a training step takes three times that.
   double flops_per_token(int64_t length) const;

@@ -200,7 +200,7 @@ PendingTensor start_dispatch(Exec& exec, Communicator& ranks, const ExpertExchan
                              const Tensor& tokens, Overlap overlap) {
   const int64_t width = tokens.shape().back();
   const Tensor out = exec.empty({sum(exchange.sent.rows), width}, tokens.dtype());
-  kernels::gather_rows(exec, tokens, exchange.token, out);
+  kernels::gather_rows(exec, tokens, exchange.token.view(exec), out);
   return start_rows(exec, ranks, out, exchange.sent.rows, exchange.received.rows, overlap);
 }
 

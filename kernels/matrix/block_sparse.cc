@@ -2,18 +2,28 @@
 
 #include <algorithm>
 
-#include "core/host_access.h"
-#include "kernels/cpu/tasks.h"
-#include "kernels/matrix/gemm_driver.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/matrix/cpu/block_sparse.h"
 
 namespace weft::kernels {
 namespace {
 
-// One product per block of rows; `block_rows(i)` is where its result starts and how many rows it
-// has.
-template <class BlockRows>
-void multiply_blocks(Exec& exec, const BlockTopology& topology, ConstView a,
-                     const PackedMatrices& b, View c, BlockRows block_rows) {
+void check_values(const BlockTopology& topology, ConstView values, ConstView padded) {
+  const BlockTopology::Block& last = topology.blocks.back();
+  const auto one_row = [&](ConstView x, int64_t count) {
+    return x.contiguous() && x.shape.elements() == count &&
+           (x.dtype == DType::kF32 || x.dtype == DType::kI32);
+  };
+  WEFT_CHECK(one_row(values, last.first + last.rows) && one_row(padded, topology.padded_rows()) &&
+                 values.dtype == padded.dtype,
+             "block-sparse: {} {} values, {} {} padded ones, expected {} and {}", values.shape,
+             name_of(values.dtype), padded.shape, name_of(padded.dtype), last.first + last.rows,
+             topology.padded_rows());
+}
+
+KernelCall check_product(const char* name, const BlockTopology& topology, ConstView a,
+                         const PackedMatrices& b, View c) {
   WEFT_CHECK(a.rows() == topology.padded_rows() && a.width() == b.k() && c.width() == b.n() &&
                  static_cast<int64_t>(topology.offsets.size()) == b.groups() + 1,
              "block-sparse product of {} ({} padded rows, {} groups) with {} of [{}, {}] into {}",
@@ -21,30 +31,12 @@ void multiply_blocks(Exec& exec, const BlockTopology& topology, ConstView a,
              c.shape);
   WEFT_CHECK(a.dtype == b.plain().dtype, "block-sparse product of {} with {}", name_of(a.dtype),
              name_of(b.plain().dtype));
-  const GemmKernels& kernels = gemm_kernels(exec.isa, a.dtype);
-  const bool turned = b.transpose() == Transpose::kYes;
-  std::vector<GemmProduct> products;
-  products.reserve(topology.blocks.size());
-  for (size_t i = 0; i < topology.blocks.size(); ++i) {
-    const int64_t group = topology.blocks[i].group;
-    const auto [first, rows] = block_rows(static_cast<int64_t>(i));
-    GemmProduct p;
-    p.a = operand(a, true, static_cast<int64_t>(i) * topology.block);
-    p.b = operand(b.plain(), turned, group * (turned ? b.n() : b.k()));
-    p.m = rows;
-    p.n = b.n();
-    p.k = b.k();
-    p.panels = b.packed() ? host_bytes(b.panels().row(group)) : nullptr;
-    p.c = c.row_range(first, 0).data;
-    p.c_stride = c.row_stride;
-    products.push_back(p);
-  }
-  run_products(exec, kernels, products, {c.dtype, Write::kReplace});
+  return {.name = name,
+          .type = a.dtype,
+          .flops = 2 * elements(c) * static_cast<double>(b.k()),
+          .read = bytes_of(a, b.plain()),
+          .written = bytes_of(c)};
 }
-
-struct RowRange {
-  int64_t first, rows;
-};
 
 }  // namespace
 
@@ -61,54 +53,40 @@ BlockTopology block_topology(std::span<const int64_t> offsets, int64_t block) {
   return out;
 }
 
-std::vector<int32_t> padded(const BlockTopology& topology, std::span<const int32_t> values,
-                            int32_t padding) {
-  std::vector<int32_t> out(static_cast<size_t>(topology.padded_rows()), padding);
-  for (size_t i = 0; i < topology.blocks.size(); ++i) {
-    const auto& [group, first, rows] = topology.blocks[i];
-    std::copy_n(values.begin() + first, rows,
-                out.begin() + static_cast<int64_t>(i) * topology.block);
-  }
-  return out;
+void pad_values(Exec& exec, const BlockTopology& topology, ConstView values, View padded) {
+  if (topology.blocks.empty()) return;
+  check_values(topology, values, padded);
+  dispatch(exec,
+           {.name = "pad_values",
+            .type = values.dtype,
+            .read = bytes_of(values),
+            .written = bytes_of(padded)},
+           cpu::pad_values, topology, values, padded);
 }
 
-void pad_values(const BlockTopology& topology, ConstView values, View padded) {
+void unpad_values(Exec& exec, const BlockTopology& topology, ConstView padded, View values) {
   if (topology.blocks.empty()) return;
-  const BlockTopology::Block& last = topology.blocks.back();
-  const float* from = vector_of<float>(values, last.first + last.rows, "pad_values: values");
-  float* to = vector_of<float>(padded, topology.padded_rows(), "pad_values: padded");
-  for (const auto& [group, first, rows] : topology.blocks) {
-    to = std::copy_n(from + first, rows, to);
-    to = std::fill_n(to, topology.block - rows, 0.0f);
-  }
-}
-
-void unpad_values(const BlockTopology& topology, ConstView padded, View values) {
-  if (topology.blocks.empty()) return;
-  const BlockTopology::Block& last = topology.blocks.back();
-  const float* from = vector_of<float>(padded, topology.padded_rows(), "unpad_values: padded");
-  float* to = vector_of<float>(values, last.first + last.rows, "unpad_values: values");
-  for (const auto& [group, first, rows] : topology.blocks) {
-    to = std::copy_n(from, rows, to);
-    from += topology.block;
-  }
+  check_values(topology, values, padded);
+  dispatch(exec,
+           {.name = "unpad_values",
+            .type = values.dtype,
+            .read = bytes_of(values),
+            .written = bytes_of(values)},
+           cpu::unpad_values, topology, padded, values);
 }
 
 void sparse_from_dense(Exec& exec, const BlockTopology& topology, ConstView a,
                        const PackedMatrices& b, View c) {
   WEFT_CHECK(c.rows() == topology.padded_rows(), "sparse_from_dense: {} padded rows into {}",
              topology.padded_rows(), c.shape);
-  multiply_blocks(exec, topology, a, b, c, [&](int64_t i) {
-    return RowRange{i * topology.block, topology.block};
-  });
+  dispatch(exec, check_product("sparse_from_dense", topology, a, b, c), cpu::sparse_from_dense,
+           topology, a, b, c);
 }
 
 void dense_from_sparse(Exec& exec, const BlockTopology& topology, ConstView a,
                        const PackedMatrices& b, View c) {
-  multiply_blocks(exec, topology, a, b, c, [&](int64_t i) {
-    const BlockTopology::Block& block = topology.blocks[static_cast<size_t>(i)];
-    return RowRange{block.first, block.rows};
-  });
+  dispatch(exec, check_product("dense_from_sparse", topology, a, b, c), cpu::dense_from_sparse,
+           topology, a, b, c);
 }
 
 void add_from_sparse(Exec& exec, const BlockTopology& topology, ConstView a, ConstView b, View c) {

@@ -23,7 +23,7 @@ struct BlockTopology {
     int64_t first, rows;  // its rows in the dense, unpadded order; rows <= block
   };
   int64_t block = 1;          // rows
-  std::vector<Block> blocks;  // those of group 0, of group 1, ...
+  std::vector<Block> blocks;  // by group
   std::vector<int64_t>
       offsets;  // [groups + 1]: padded rows of group g are offsets[g] .. offsets[g + 1]
 
@@ -32,11 +32,9 @@ struct BlockTopology {
 // offsets [groups + 1]: of the unpadded rows. Groups without rows have no blocks.
 BlockTopology block_topology(std::span<const int64_t> offsets, int64_t block);
 
-// values [rows] in padded order with `padding` between, and back without it.
-std::vector<int32_t> padded(const BlockTopology& topology, std::span<const int32_t> values,
-                            int32_t padding);
-void pad_values(const BlockTopology& topology, ConstView values, View padded);    // f32, padding 0
-void unpad_values(const BlockTopology& topology, ConstView padded, View values);  // f32
+// values [rows] in padded order with padding between: 0 for f32, -1 for i32; and back without it.
+void pad_values(Exec& exec, const BlockTopology& topology, ConstView values, View padded);
+void unpad_values(Exec& exec, const BlockTopology& topology, ConstView padded, View values);
 
 // Sparse = dense * dense:  c [padded rows, n] = a [padded rows, k] b_group
 void sparse_from_dense(Exec& exec, const BlockTopology& topology, ConstView a,

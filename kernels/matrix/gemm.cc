@@ -1,7 +1,8 @@
 #include "kernels/matrix/gemm.h"
 
-#include "core/host_access.h"
-#include "kernels/matrix/gemm_driver.h"
+#include "kernels/checks.h"
+#include "kernels/dispatch.h"
+#include "kernels/matrix/cpu/gemm.h"
 
 // f32 products are ours as well: on one AVX2 core they run at 0.9 to 1.1 of OpenBLAS's rate from
 // 512 to 2048 cubed and on the shapes of a training step, at 1.1 grouped and above 1.3 for 16 rows
@@ -21,12 +22,8 @@ void check_types(DType a, DType b, DType c, Write write) {
              "gemm adds into {}: only f32 can be added to", name_of(c));
 }
 
-struct Extents {
-  int64_t m, n, k;
-};
-
-// Of c = op(a) op(b), whose last two dims are the matrices.
-Extents extents_of(ConstView a, ConstView b, ConstView c, GemmOptions options) {
+// FLOPs of one product c = op(a) op(b); the last two dims are the matrices.
+double check_extents(ConstView a, ConstView b, ConstView c, GemmOptions options) {
   const int da = a.shape.dims(), db = b.shape.dims(), dc = c.shape.dims();
   const bool turn_a = options.a == Transpose::kYes, turn_b = options.b == Transpose::kYes;
   const int64_t m = a.shape[turn_a ? da - 1 : da - 2], k = a.shape[turn_a ? da - 2 : da - 1];
@@ -34,21 +31,15 @@ Extents extents_of(ConstView a, ConstView b, ConstView c, GemmOptions options) {
   WEFT_CHECK(k == kb && c.shape[dc - 2] == m && c.shape[dc - 1] == n,
              "gemm: a {}{} times b {}{} into c {}", a.shape, turn_a ? " transposed" : "", b.shape,
              turn_b ? " transposed" : "", c.shape);
-  return {m, n, k};
+  return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
 }
 
-GemmProduct product_of(ConstView a, ConstView b, View c, GemmOptions options, Extents e,
-                       int64_t index) {
-  GemmProduct out;
-  const bool turn_a = options.a == Transpose::kYes, turn_b = options.b == Transpose::kYes;
-  out.a = operand(a, !turn_a, index * (turn_a ? e.k : e.m));
-  out.b = operand(b, turn_b, index * (turn_b ? e.n : e.k));
-  out.m = e.m;
-  out.n = e.n;
-  out.k = e.k;
-  out.c = static_cast<char*>(c.data) + index * e.m * c.row_stride * size_of(c.dtype);
-  out.c_stride = c.row_stride;
-  return out;
+KernelCall call_of(const char* name, ConstView a, ConstView b, View c, Write write, double flops) {
+  return {.name = name,
+          .type = a.dtype,
+          .flops = flops,
+          .read = bytes_of(a, b) + (write == Write::kAccumulate ? bytes_of(c) : 0),
+          .written = bytes_of(c)};
 }
 
 }  // namespace
@@ -57,8 +48,8 @@ void gemm(Exec& exec, ConstView a, ConstView b, View c, GemmOptions options) {
   WEFT_CHECK(a.shape.dims() == 2 && b.shape.dims() == 2 && c.shape.dims() == 2,
              "gemm: a {}, b {}, c {} must be matrices", a.shape, b.shape, c.shape);
   check_types(a.dtype, b.dtype, c.dtype, options.write);
-  const GemmProduct product = product_of(a, b, c, options, extents_of(a, b, c, options), 0);
-  run_products(exec, gemm_kernels(exec.isa, a.dtype), {&product, 1}, {c.dtype, options.write});
+  const double flops = check_extents(a, b, c, options);
+  dispatch(exec, call_of("gemm", a, b, c, options.write, flops), cpu::gemm, a, b, c, options);
 }
 
 void batched_gemm(Exec& exec, ConstView a, ConstView b, View c, GemmOptions options) {
@@ -68,13 +59,9 @@ void batched_gemm(Exec& exec, ConstView a, ConstView b, View c, GemmOptions opti
   WEFT_CHECK(b.shape[0] == batch && c.shape[0] == batch, "batched_gemm: a {}, b {}, c {}", a.shape,
              b.shape, c.shape);
   check_types(a.dtype, b.dtype, c.dtype, options.write);
-  const Extents extents = extents_of(a, b, c, options);
-  std::vector<GemmProduct> products;
-  products.reserve(static_cast<size_t>(batch));
-  for (int64_t i = 0; i < batch; ++i) {
-    products.push_back(product_of(a, b, c, options, extents, i));
-  }
-  run_products(exec, gemm_kernels(exec.isa, a.dtype), products, {c.dtype, options.write});
+  const double flops = static_cast<double>(batch) * check_extents(a, b, c, options);
+  dispatch(exec, call_of("batched_gemm", a, b, c, options.write, flops), cpu::batched_gemm, a, b, c,
+           options);
 }
 
 PackedMatrices::PackedMatrices(Exec& exec, ConstView b, Transpose transpose)
@@ -84,20 +71,12 @@ PackedMatrices::PackedMatrices(Exec& exec, ConstView b, Transpose transpose)
              "PackedMatrices of {} {}: must be one matrix or a stack of them, f32 or bf16",
              name_of(b.dtype), b.shape);
   const bool turned = transpose == Transpose::kYes;
-  const int64_t rows = b.shape[dims - 2];
   groups_ = dims == 3 ? b.shape[0] : 1;
-  k_ = turned ? b.shape[dims - 1] : rows;
-  n_ = turned ? rows : b.shape[dims - 1];
-  const GemmKernels& kernels = gemm_kernels(exec.isa, b.dtype);
-  const int64_t elements = packed_elements(kernels, k_, n_);
-  if (groups_ == 0 || elements == 0) return;
-  const DType packed = kernels.packed_bytes == 2 ? DType::kBF16 : DType::kF32;
-  panels_ = Tensor::empty(exec.pool, {groups_, elements}, packed, Label::kPacked);
-  std::vector<GemmRight> rights;
-  for (int64_t g = 0; g < groups_; ++g) {
-    rights.push_back({operand(b, turned, g * rows), 0, n_, k_, host_bytes(panels_.row(g))});
-  }
-  pack_right(exec, kernels, rights);
+  k_ = b.shape[turned ? dims - 1 : dims - 2];
+  n_ = b.shape[turned ? dims - 2 : dims - 1];
+  dispatch(exec,
+           {.name = "pack_matrices", .type = b.dtype, .read = bytes_of(b), .written = bytes_of(b)},
+           cpu::pack_matrices, b, transpose, panels_);
 }
 
 void gemm(Exec& exec, ConstView a, const PackedMatrices& b, View c, Write write) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "core/memory/exec.h"
 #include "kernels/write.h"
@@ -22,7 +21,7 @@ struct GemmOptions {
 // c [m, n] = op(a) [m, k] op(b) [k, n]
 void gemm(Exec& exec, ConstView a, ConstView b, View c, GemmOptions options = {});
 
-// The same for each of `batch` matrices: a, b, c are [batch, rows, columns].
+// As above for each of `batch` matrices: a, b, c are [batch, rows, columns].
 void batched_gemm(Exec& exec, ConstView a, ConstView b, View c, GemmOptions options = {});
 
 // Right operands op(b_g) [k, n] of one or several products, rearranged for the kernels, so that a
@@ -55,17 +54,18 @@ void gemm(Exec& exec, ConstView a, const PackedMatrices& b, View c, Write write 
 
 // Experts: rows [offsets[g], offsets[g + 1]) of c = those rows of a, times b_g. offsets has groups
 // + 1 entries, starts at 0, never falls, ends at c's row count. Groups may be empty and then cost
-// nothing. With `gather` row i of the left operand is row gather[i] of a.
+// nothing. With `gather` (i32, one for each row of c) row i of the left operand is row gather[i] of
+// a.
 void grouped_gemm(Exec& exec, ConstView a, std::span<const int64_t> offsets,
                   const PackedMatrices& b, View c, Write write = Write::kReplace,
-                  std::span<const int32_t> gather = {});
+                  ConstView gather = {});
 
 // Weight gradients: c_g [m, n] (+)= (rows of group g of a [rows, m])^T (those rows of b [rows, n]);
 // c: [groups, m, n]. With gather_a / gather_b the rows of that operand are taken through the index.
 struct GroupedWeightOptions {
   Write write = Write::kAccumulate;
-  std::span<const int32_t> gather_a = {};
-  std::span<const int32_t> gather_b = {};
+  ConstView gather_a = {};  // i32
+  ConstView gather_b = {};
 };
 void grouped_gemm_weights(Exec& exec, ConstView a, ConstView b, std::span<const int64_t> offsets,
                           View c, const GroupedWeightOptions& options = {});

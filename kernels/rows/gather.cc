@@ -6,18 +6,15 @@
 
 namespace weft::kernels {
 
-void gather_rows(Exec& exec, ConstView x, std::span<const int32_t> index, View y) {
+void gather_rows(Exec& exec, ConstView x, ConstView index, View y) {
   if (nothing_in(y)) return;
-  const auto rows = static_cast<int64_t>(index.size());
-  WEFT_CHECK(x.dtype == y.dtype && x.width() == y.width() && y.rows() == rows,
-             "gather_rows: {} rows of {} {} into {} {}", rows, name_of(x.dtype), x.shape,
-             name_of(y.dtype), y.shape);
-  dispatch(exec,
-           {.name = "gather_rows",
-            .type = y.dtype,
-            .read = bytes_of(y) + rows * size_of(DType::kI32),
-            .written = bytes_of(y)},
-           cpu::gather_rows, x, index, y);
+  WEFT_CHECK(x.dtype == y.dtype && x.width() == y.width(), "gather_rows: rows of {} {} into {} {}",
+             name_of(x.dtype), x.shape, name_of(y.dtype), y.shape);
+  check_vector<int32_t>(index, y.rows(), "gather_rows: index");
+  dispatch(
+      exec,
+      {.name = "gather_rows", .type = y.dtype, .read = bytes_of(y, index), .written = bytes_of(y)},
+      cpu::gather_rows, x, index, y);
 }
 
 }  // namespace weft::kernels

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <span>
-
 #include "core/memory/exec.h"
 
 namespace weft::kernels {
 
-// y [index.size(), d]: row i = row index[i] of x [n, d], or zeros where index[i] is negative. Any
-// type, the same for both.
-void gather_rows(Exec& exec, ConstView x, std::span<const int32_t> index, View y);
+// y [m, d]: row i = row index[i] of x [n, d], or zeros where index[i] is negative; index i32 [m].
+// Any type, the same for both.
+void gather_rows(Exec& exec, ConstView x, ConstView index, View y);
 
 }  // namespace weft::kernels

@@ -32,6 +32,15 @@ void column_mean(Exec& exec, ConstView x, View mean) {
            cpu::column_mean, x, mean);
 }
 
+void add_sum(Exec& exec, ConstView x, View sum) {
+  check_numbers(x, x.shape.elements(), "add_sum: x");
+  check_vector<double>(sum, 1, "add_sum: sum");
+  dispatch(
+      exec,
+      {.name = "add_sum", .flops = elements(x), .read = bytes_of(x, sum), .written = bytes_of(sum)},
+      cpu::add_sum, x, sum);
+}
+
 void sum_of_squares(Exec& exec, ConstView x, View sum) {
   check_f32(x, "sum_of_squares: x");
   check_vector<double>(sum, 1, "sum_of_squares: sum");

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "kernels/matrix/cpu/gemm_driver.h"
 #include "kernels/matrix/gemm.h"
-#include "kernels/matrix/gemm_driver.h"
 #include "kernels/rows/elementwise.h"
 
 namespace weft {

@@ -6,7 +6,7 @@
 
 #include "core/base/rng.h"
 #include "core/host_access.h"
-#include "kernels/matrix/blas_library.h"
+#include "kernels/matrix/cpu/blas_library.h"
 #include "kernels/matrix/gemm.h"
 #include "launcher/app/commands.h"
 #include "launcher/app/measure.h"

@@ -4,7 +4,7 @@
 
 #include "core/base/rng.h"
 #include "core/host_access.h"
-#include "kernels/matrix/blas_library.h"
+#include "kernels/matrix/cpu/blas_library.h"
 #include "launcher/app/commands.h"
 #include "launcher/app/measure.h"
 #include "launcher/app/peak_probes.h"

@@ -105,7 +105,7 @@ StepResult Trainer::step(int64_t step, int64_t first_sample, const BatchSource& 
     optimizer_->step(exec, metrics.lr, clip_factor(metrics.grad_norm, config_.optimizer.clip),
                      ++updates_);
     if (!pipeline_.overlaps().weights) sync_->complete_values(exec);
-    for (ModelStage& stage : pipeline_.stages()) stage.finish_step(metrics.moe);
+    for (ModelStage& stage : pipeline_.stages()) stage.finish_step(exec, metrics.moe);
   }
   return metrics;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layers/basic/lower_bounds.h"
+#include "kernels/gates/lower_bounds.h"
 #include "layers/recurrence/complex_diagonal.h"
 #include "layers/recurrence/diagonal.h"
 #include "layers/recurrence/slots.h"
@@ -125,8 +125,8 @@ void run_lower_bounds(Exec& exec, const GoldenCase& golden, Comparison& compare)
                cotangent = golden.read(exec, "cot.y", DType::kF32);
   const Tensor bounds = exec.empty(raw.shape()), d_raw = exec.zeros(raw.shape());
   for (int64_t layer = 0; layer < raw.shape()[0]; ++layer) {
-    lower_bound_forward(exec, layer, raw, bounds.row(layer));
-    lower_bound_backward(exec, layer, raw, cotangent.row(layer), d_raw);
+    kernels::lower_bound_forward(exec, layer, raw, bounds.row(layer));
+    kernels::lower_bound_backward(exec, layer, raw, cotangent.row(layer), d_raw);
   }
   compare.check(exec, "out.y", bounds);
   compare.check(exec, "grad.w.lower_bounds", d_raw);

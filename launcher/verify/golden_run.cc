@@ -268,7 +268,7 @@ void run_moe(Runtime& runtime, const GoldenCase& golden, Comparison& compare) {
   compare.check(exec, "grad.in.x",
                 moe.backward(exec, golden.read(exec, "cot.y", DType::kF32), context, saved));
   compare.check_weights(exec, store, "");
-  moe.finish_step(report);
+  moe.finish_step(exec, report);
   if (const Parameter* bias = store.find("router.bias")) {
     compare.check(exec, "out.bias_updated", bias->master);
   }

@@ -20,7 +20,7 @@ class Embedding {
   Embedding(const Build& build, int64_t vocab, float scale = 1.0f,
             Gradient gradient = Gradient::kInTable);
 
-  // The table, declared by whoever asks first: the embedding, or a tied head on another stage.
+  // The table, declared by the first that needs it: the embedding, or a tied head on another stage.
   static Parameter& table_of(const Build& build, int64_t vocab);
 
   Tensor forward(Exec& exec, const Tensor& tokens, SavedStack& saved) const;

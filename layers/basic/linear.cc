@@ -44,6 +44,9 @@ Linear::Linear(const Build& build, std::vector<Part> parts, int64_t in, const Op
                         .weight_decay = options.weight_decay}));
     out_ += weights_.back()->shape[0];
   }
+  const std::vector<const Parameter*> all(weights_.begin(), weights_.end());
+  forward_ = Prepared<ForwardForms>(all);
+  backward_ = Prepared<BackwardForms>(all);
   if (build.store.here()[Axis::kSequence].size > 1) {
     queries_ = options.queries;
     gate_ = options.gate;
@@ -101,27 +104,32 @@ Tensor Linear::rows_of(const Columns& columns, Tensor Parameter::*what) const {
   return {};
 }
 
-void Linear::refresh(Exec& exec) const {
-  uint64_t version = 0;
-  for (const Parameter* w : weights_) version += w->version;
-  if (packed_version_ == version) return;
-  packed_version_ = version;
-  forward_.clear();
-  backward_.clear();
-  for (const Piece& piece : pieces({queries_, gate_})) {
-    forward_.emplace_back(
-        piece,
-        kernels::PackedMatrices(exec, rows_of(piece.columns, &Parameter::value), Transpose::kYes));
-  }
-  if (parts_touch(weights_)) {
-    backward_.emplace_back(exec, joined_values(weights_), Transpose::kNo);
-    return;
-  }
-  for (const Parameter* w : weights_) backward_.emplace_back(exec, w->value, Transpose::kNo);
+const Linear::ForwardForms& Linear::forward_forms(Exec& exec) const {
+  return forward_.get([&] {
+    ForwardForms forms;
+    for (const Piece& piece : pieces({queries_, gate_})) {
+      forms.emplace_back(piece,
+                         kernels::PackedMatrices(exec, rows_of(piece.columns, &Parameter::value),
+                                                 Transpose::kYes));
+    }
+    return forms;
+  });
+}
+
+const Linear::BackwardForms& Linear::backward_forms(Exec& exec) const {
+  return backward_.get([&] {
+    BackwardForms forms;
+    if (parts_touch(weights_)) {
+      forms.emplace_back(exec, joined_values(weights_), Transpose::kNo);
+      return forms;
+    }
+    for (const Parameter* w : weights_) forms.emplace_back(exec, w->value, Transpose::kNo);
+    return forms;
+  });
 }
 
 void Linear::multiply(Exec& exec, const Tensor& x, const Tensor& y, Role role) const {
-  for (const auto& [piece, weight] : forward_) {
+  for (const auto& [piece, weight] : forward_forms(exec)) {
     if (piece.role != role) continue;
     kernels::gemm(exec, x, weight, y.view().columns(piece.columns.begin, piece.columns.count));
   }
@@ -135,7 +143,6 @@ void Linear::multiply(Exec& exec, const Tensor& x, const Tensor& y, Role role) c
 }
 
 void Linear::start_forward(Exec& exec, const Tensor& x, const Tensor& y, SavedStack& saved) const {
-  refresh(exec);
   multiply(exec, x, y, Role::kNow);
   saved.push(Saved{x});
 }
@@ -195,11 +202,12 @@ void Linear::begin_backward(Exec& exec, const Tensor& dy, const Tensor& x,
 Tensor Linear::backward(Exec& exec, const Tensor& dy, DType dx_type, SavedStack& saved) const {
   const auto [x] = saved.pop<Saved>();
   const int64_t tokens = x.shape().rows();
-  const bool several = backward_.size() > 1;
+  const BackwardForms& forms = backward_forms(exec);
+  const bool several = forms.size() > 1;
   Tensor dx = exec.empty({tokens, in_}, several ? DType::kF32 : dx_type);
   int64_t column = 0;
-  for (size_t i = 0; i < backward_.size(); ++i) {
-    const kernels::PackedMatrices& w = backward_[i];
+  for (size_t i = 0; i < forms.size(); ++i) {
+    const kernels::PackedMatrices& w = forms[i];
     const ConstView part = dy.view().columns(column, w.k());
     kernels::gemm(exec, part, w, dx, i == 0 ? Write::kReplace : Write::kAccumulate);
     column += w.k();

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/memory/saved.h"
-#include "kernels/matrix/gemm.h"
+#include "layers/basic/prepared_weight.h"
 #include "layers/context/mixer.h"
 
 namespace weft {
@@ -53,8 +53,8 @@ class Linear {
   // The type of y and of dx is the caller's choice: f32 where it enters the residual stream.
   Tensor forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const;
   void forward_to(Exec& exec, const Tensor& x, const Tensor& y, SavedStack& saved) const;
-  // The same in pieces: with sequence ranks the columns of queries and gate come when they are
-  // asked for, which a mixer does while states travel; with one rank they are there at once.
+  // Forward in pieces: with sequence ranks the columns of queries and gate are computed on request,
+  // which overlaps the exchange of states; with one rank they are computed at once.
   Tensor begin_forward(Exec& exec, const Tensor& x, DType y_type, SavedStack& saved) const;
   void finish_queries(Exec& exec, const Tensor& x, const Tensor& y) const;
   void finish_gate(Exec& exec, const Tensor& x, const Tensor& y) const;
@@ -78,7 +78,10 @@ class Linear {
   std::vector<Piece> pieces(std::initializer_list<Columns> apart) const;
   // The rows of the weights, or of their gradients, that belong to a piece.
   Tensor rows_of(const Columns& columns, Tensor Parameter::*what) const;
-  void refresh(Exec& exec) const;
+  using ForwardForms = std::vector<std::pair<Piece, kernels::PackedMatrices>>;
+  using BackwardForms = std::vector<kernels::PackedMatrices>;
+  const ForwardForms& forward_forms(Exec& exec) const;
+  const BackwardForms& backward_forms(Exec& exec) const;
   void start_forward(Exec& exec, const Tensor& x, const Tensor& y, SavedStack& saved) const;
   void multiply(Exec& exec, const Tensor& x, const Tensor& y, Role role) const;
   enum class Among : uint8_t { kGate, kOthers };  // of the columns
@@ -88,12 +91,10 @@ class Linear {
   std::vector<Parameter*> biases_;
   int64_t in_, out_ = 0;
   Columns queries_, gate_;  // none with one sequence rank
-  // The weight in the forms that forward (W^T) and backward (W) multiply by, renewed when the
-  // optimizer has changed it: forward by pieces, backward by one matrix when the parts touch, else
-  // one per part.
-  mutable std::vector<std::pair<Piece, kernels::PackedMatrices>> forward_;
-  mutable std::vector<kernels::PackedMatrices> backward_;
-  mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
+  // The forms that forward (W^T) and backward (W) multiply by: forward by pieces, backward by one
+  // matrix when the parts touch, else one per part.
+  Prepared<ForwardForms> forward_;
+  Prepared<BackwardForms> backward_;
 };
 
 // Projections to the kv heads, which all their replicas hold.

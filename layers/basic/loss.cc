@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "core/host_access.h"
+#include "core/memory/host_table.h"
 #include "kernels/model/cross_entropy.h"
 #include "kernels/rows/elementwise.h"
+#include "kernels/rows/reductions.h"
 #include "layers/basic/channel_shards.h"
 #include "layers/basic/token_shards.h"
 #include "parallel/layout/layout.h"
@@ -30,23 +31,16 @@ LossHead::LossHead(const Build& build, int64_t vocab, Parameter* tied)
                                                      .global = {vocab, build.hidden},
                                                      .splits = {{.dim = 0, .axis = Axis::kTensor}},
                                                      .init = Init::normal(kInitDeviation)})),
-      tensor_ranks_(build.tensor_ranks) {}
-
-void LossHead::refresh(Exec& exec) const {
-  if (packed_version_ == weight_.version || weight_.shape[0] == 0) return;
-  packed_version_ = weight_.version;
-  forward_ = {exec, weight_.value, Transpose::kYes};
-  backward_ = {exec, weight_.value, Transpose::kNo};
-}
+      tensor_ranks_(build.tensor_ranks),
+      prepared_(weight_) {}
 
 Tensor LossHead::logits(Exec& exec, const Tensor& x) const {
-  refresh(exec);
   const int ranks = tensor_ranks_ == nullptr ? 1 : tensor_ranks_->size();
   const int64_t rows = x.shape().rows(), vocab = weight_.spec.global[0], mine = weight_.shape[0];
   // Slices of the vocabulary have this many entries, but for the last ones.
   const int64_t longest = (vocab + ranks - 1) / ranks;
   const Tensor part = mine == longest ? exec.empty({rows, longest}) : exec.zeros({rows, longest});
-  if (mine > 0) kernels::gemm(exec, x, forward_, part.view().columns(0, mine));
+  if (mine > 0) kernels::gemm(exec, x, prepared_.forward(exec), part.view().columns(0, mine));
   if (ranks == 1) return part;
   const Tensor all = gather_channels(exec, tensor_ranks_, part);
   if (ranks * longest == vocab) return all;
@@ -74,18 +68,18 @@ LossHead::Result LossHead::forward(Exec& exec, const Tensor& mine, const Tensor&
                                    float scale, Gradients gradients) const {
   const int64_t tokens = targets.elements(), hidden = mine.shape().back(), vocab = weight_.shape[0];
   const bool wanted = gradients == Gradients::kYes;
-  refresh(exec);
   const Tensor x = gather_tokens(exec, tensor_ranks_, mine, tokens);
   const int rank = tensor_ranks_ == nullptr ? 0 : tensor_ranks_->rank(),
             ranks = tensor_ranks_ == nullptr ? 1 : tensor_ranks_->size();
   const IndexRange own = even_part(tokens, rank, ranks);
-  // The same blocks on every rank, also where the last slice of the vocabulary is shorter.
+  // Every rank has these blocks, also where the last slice of the vocabulary is shorter.
   const int64_t rows = std::min(block_rows(weight_.spec.global[0] / ranks), tokens);
   Result result;
   Tensor dx;  // of all rows, this slice's part
   if (wanted) dx = exec.empty({tokens, hidden});
   const Tensor logits = exec.scratch({rows, vocab});
   const Tensor losses = exec.scratch({rows});
+  const Tensor loss_sum = exec.zeros({1}, DType::kF64);
   // In f32 the gradient overwrites the logits; in bf16 it is what the next products multiply.
   const Tensor gradient =
       x.dtype() == DType::kF32 ? logits : exec.scratch({wanted ? rows : 0, vocab}, x.dtype());
@@ -95,21 +89,21 @@ LossHead::Result LossHead::forward(Exec& exec, const Tensor& mine, const Tensor&
     const View block = logits.row_range(0, count),
                d_block = gradient.view().row_range(0, wanted ? count : 0);
     const View loss = losses.view().columns(0, count);
-    if (vocab > 0) kernels::gemm(exec, part, forward_, block);
+    if (vocab > 0) kernels::gemm(exec, part, prepared_.forward(exec), block);
     losses_of(exec, block, targets.view().columns(begin, count), scale, loss,
               wanted ? d_block : View{});
-    for (int64_t i = std::max(begin, own.begin); i < std::min(begin + count, own.end); ++i) {
-      result.loss_sum += host<float>(loss)[i - begin];
-    }
+    const int64_t first = std::max(begin, own.begin), last = std::min(begin + count, own.end);
+    if (first < last) kernels::add_sum(exec, loss.columns(first - begin, last - first), loss_sum);
     if (!wanted) continue;
     if (vocab == 0) {
       kernels::fill(exec, dx.row_range(begin, count), 0.0f);
       continue;
     }
-    kernels::gemm(exec, d_block, backward_, dx.row_range(begin, count));
+    kernels::gemm(exec, d_block, prepared_.backward(exec), dx.row_range(begin, count));
     kernels::gemm(exec, d_block, part, weight_.grad,
                   {.a = Transpose::kYes, .write = Write::kAccumulate});
   }
+  result.loss_sum = download<double>(exec, loss_sum).front();
   if (wanted) result.dx = scatter_tokens(exec, tensor_ranks_, dx);
   return result;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/memory/saved.h"
-#include "kernels/matrix/gemm.h"
+#include "layers/basic/prepared_weight.h"
 #include "layers/context/build.h"
 
 namespace weft {
@@ -36,15 +36,13 @@ class LossHead {
   double flops_per_token() const;
 
  private:
-  void refresh(Exec& exec) const;
   // Losses of a block of rows and, where wanted, the gradient of its logits.
   void losses_of(Exec& exec, ConstView logits, ConstView targets, float scale, View losses,
                  View d_logits) const;
 
   Parameter& weight_;  // [vocab, hidden]
   Communicator* tensor_ranks_;
-  mutable kernels::PackedMatrices forward_, backward_;
-  mutable uint64_t packed_version_ = ~uint64_t{0};
+  PreparedWeight prepared_;
 };
 
 }  // namespace weft

@@ -1,6 +1,5 @@
 #include "layers/basic/mlp.h"
 
-#include "kernels/gates/ffn_activation.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/token_shards.h"
 
@@ -30,17 +29,9 @@ Mlp::Mlp(const Build& build, int64_t width)
                                  .init = output_init(build)})),
       width_(down_.shape[1]),
       compute_(build.compute),
-      tensor_ranks_(build.tensor_ranks) {}
-
-void Mlp::refresh(Exec& exec) const {
-  const uint64_t version = in_.version + down_.version;
-  if (packed_version_ == version) return;
-  packed_version_ = version;
-  in_forward_ = {exec, in_.value, Transpose::kYes};
-  in_backward_ = {exec, in_.value, Transpose::kNo};
-  down_forward_ = {exec, down_.value, Transpose::kYes};
-  down_backward_ = {exec, down_.value, Transpose::kNo};
-}
+      tensor_ranks_(build.tensor_ranks),
+      prepared_in_(in_),
+      prepared_down_(down_) {}
 
 Tensor Mlp::forward(Exec& exec, const Tensor& x, StepContext& context, SavedStack& saved) const {
   const Tensor all = gather_tokens(exec, tensor_ranks_, x, context.span_tokens);
@@ -56,10 +47,9 @@ Tensor Mlp::backward(Exec& exec, const Tensor& dy, const StepContext& context,
 }
 
 Tensor Mlp::enter(Exec& exec, const Tensor& x, const Tensor& scale, SavedStack& saved) const {
-  refresh(exec);
   const int64_t tokens = x.shape().rows();
   const Tensor pre = exec.empty({tokens, in_.shape[0]}, compute_);
-  kernels::gemm(exec, x, in_forward_, pre);
+  kernels::gemm(exec, x, prepared_in_.forward(exec), pre);
   const Tensor h = exec.empty({tokens, width_}, compute_);
   kernels::ffn_activation_forward(exec, activation_, pre,
                                   scale.defined() ? ConstView(scale) : ConstView{}, h);
@@ -69,7 +59,7 @@ Tensor Mlp::enter(Exec& exec, const Tensor& x, const Tensor& scale, SavedStack& 
 
 Tensor Mlp::leave(Exec& exec, const Tensor& hidden) const {
   const Tensor y = exec.empty({hidden.shape().rows(), down_.shape[0]});
-  kernels::gemm(exec, hidden, down_forward_, y);
+  kernels::gemm(exec, hidden, prepared_down_.forward(exec), y);
   return y;
 }
 
@@ -78,7 +68,7 @@ Mlp::Gradients Mlp::backward_scaled(Exec& exec, const Tensor& dy, SavedStack& sa
   const int64_t tokens = x.shape().rows();
   const Tensor dyc = in_type(exec, dy, compute_);
   const Tensor dh = exec.empty({tokens, width_}, compute_);
-  kernels::gemm(exec, dyc, down_backward_, dh);
+  kernels::gemm(exec, dyc, prepared_down_.backward(exec), dh);
   const Tensor h = exec.empty({tokens, width_}, compute_);
   const bool scaled = scale.defined();
   const Tensor d_scale = scaled ? exec.empty({tokens}) : Tensor{};
@@ -95,7 +85,7 @@ Mlp::Gradients Mlp::backward_scaled(Exec& exec, const Tensor& dy, SavedStack& sa
     kernels::gemm(later, pre, x, in_.grad, {.a = Transpose::kYes, .write = Write::kAccumulate});
   });
   const Tensor dx = exec.empty(x.shape());
-  kernels::gemm(exec, pre, in_backward_, dx);
+  kernels::gemm(exec, pre, prepared_in_.backward(exec), dx);
   return {dx, d_scale};
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "layers/basic/linear.h"
+#include "kernels/gates/ffn_activation.h"
+#include "layers/basic/prepared_weight.h"
+#include "layers/context/build.h"
 #include "layers/context/feed_forward.h"
 
 namespace weft {
@@ -19,7 +21,7 @@ class Mlp final : public FeedForward {
                   SavedStack& saved) const override;
   double flops_per_token() const override;
 
-  // The same for all tokens of the span at once, on this rank's channels alone (every result is a
+  // Forward for all tokens of the span at once, on this rank's channels alone (every result is a
   // part of a sum over the tensor ranks), with row n of y times scale[n] (f32 [tokens]; undefined:
   // 1). Backward gives its gradient too.
   struct Gradients {
@@ -37,7 +39,6 @@ class Mlp final : public FeedForward {
   struct Saved {
     Tensor x, pre, scale;
   };
-  void refresh(Exec& exec) const;
 
   kernels::FfnActivation activation_;
   Parameter& in_;  // w_gate_up [2 width, hidden]: gate rows, then up rows; or w_up [width, hidden]
@@ -45,8 +46,7 @@ class Mlp final : public FeedForward {
   int64_t width_;    // on this tensor rank
   DType compute_;
   Communicator* tensor_ranks_;
-  mutable kernels::PackedMatrices in_forward_, in_backward_, down_forward_, down_backward_;
-  mutable uint64_t packed_version_ = ~uint64_t{0};  // sum of the weights' versions; none yet
+  PreparedWeight prepared_in_, prepared_down_;
 };
 
 }  // namespace weft

@@ -30,7 +30,7 @@ class RmsNorm {
     Tensor x;        // shared with the producer, not copied
     Tensor inv_rms;  // [tokens] f32
   };
-  Tensor scale(Exec& exec) const;  // what the weight stands for
+  Tensor scale(Exec& exec) const;  // the factors of x / rms(x)
 
   Parameter& weight_;
   float epsilon_;

@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-// Of the base alone.
+// The frequency that follows from the base alone.
 double plain_frequency(const RotationOptions& o, int64_t pair, int64_t width) {
   return std::pow(o.rope_base, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
 }

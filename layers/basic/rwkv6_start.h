@@ -21,7 +21,7 @@ struct Rwkv6Start {
   double mix(int64_t n, double power, double off = 0.0) const {
     return 1.0 - std::pow(ratio(n, hidden), power * rest) - off * depth;
   }
-  // Of one vector or several, `channels` long each: a ramp, steeper in later layers.
+  // One vector or several, `channels` long each: a ramp, steeper in later layers.
   Init decay(int64_t channels) const {
     return Init::each([*this, channels](int64_t n) {
       return -6.0 + 5.0 * std::pow(along(n % channels, channels), 0.7 + 1.3 * depth);

@@ -30,7 +30,7 @@ class ConvsForward {
   std::optional<ShiftedStates> arriving_;
 };
 
-// The same back, of the parts of one or more such forwards, in the order in which these finished.
+// Backward of the parts of one or more such forwards, in the order in which these finished.
 class ConvsBackward {
  public:
   struct Part {

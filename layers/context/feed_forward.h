@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "core/host_access.h"
 #include "core/memory/exec.h"
 #include "core/memory/saved.h"
 #include "kernels/attention/attention.h"
@@ -70,13 +69,6 @@ struct RoutingNotes {
     out.entropy = entropy, out.margin = margin, out.bad_token = bad_token;
     return out;
   }
-  double smallest_margin() const {
-    double least = std::numeric_limits<double>::infinity();
-    for (int64_t t = 0; t < margin.elements(); ++t) {
-      least = std::min<double>(least, host<float>(margin)[t]);
-    }
-    return least;
-  }
 };
 
 // The experts chosen for the tokens of a micro-batch, i32 [tokens, active], by layer.
@@ -137,7 +129,7 @@ class FeedForward {
   virtual double flops_per_token() const = 0;  // forward, multiply and add counted apart
 
   // After an optimizer step, with the report of all its tokens: what balances without a gradient.
-  virtual void finish_step(const MoeReport&) {}
+  virtual void finish_step(Exec&, const MoeReport&) {}
 };
 
 }  // namespace weft

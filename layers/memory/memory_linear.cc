@@ -49,15 +49,9 @@ MemoryLinear::Weight MemoryLinear::declare(const Build& build, const std::string
   }
   weight.global.append(options_.in);
   Weight w{.weight = &build.declare(weight)};
+  w.prepared.emplace(*w.weight);
   if (options_.bias) w.bias = &build.declare(bias);
   return w;
-}
-
-void MemoryLinear::refresh(Exec& exec, const Weight& w) const {
-  if (w.version == w.weight->version) return;
-  w.version = w.weight->version;
-  w.forward = {exec, w.weight->value, Transpose::kYes};
-  w.backward = {exec, w.weight->value, Transpose::kNo};
 }
 
 ConstView MemoryLinear::for_shared(const Tensor& x, const MemoryRows& rows) const {
@@ -70,10 +64,10 @@ Tensor MemoryLinear::forward(Exec& exec, const Tensor& x, const MemoryRows& rows
   const Tensor y = exec.empty({space_.count(rows), options_.out}, type);
   const int64_t routed = routed_rows(rows), shared = y.shape()[0] - routed;
   if (routed_.weight != nullptr) {
-    refresh(exec, routed_);
-    kernels::grouped_gemm(exec, x.view().row_range(0, gather(rows).empty() ? routed : x.shape()[0]),
-                          offsets(rows), routed_.forward, y.view().row_range(0, routed),
-                          Write::kReplace, gather(rows));
+    kernels::grouped_gemm(
+        exec, x.view().row_range(0, gather(rows).data == nullptr ? routed : x.shape()[0]),
+        offsets(rows), routed_.prepared->forward(exec), y.view().row_range(0, routed),
+        Write::kReplace, gather(rows));
     for (int64_t m = 0; m < space_.routed && routed_.bias != nullptr; ++m) {
       const int64_t begin = offsets(rows)[static_cast<size_t>(m)];
       kernels::add_bias(
@@ -82,9 +76,8 @@ Tensor MemoryLinear::forward(Exec& exec, const Tensor& x, const MemoryRows& rows
     }
   }
   if (shared_.weight != nullptr) {
-    refresh(exec, shared_);
     const View to = y.view().row_range(routed, shared);
-    kernels::gemm(exec, for_shared(x, rows), shared_.forward, to);
+    kernels::gemm(exec, for_shared(x, rows), shared_.prepared->forward(exec), to);
     if (shared_.bias != nullptr) kernels::add_bias(exec, shared_.bias->value, to);
   }
   return y;
@@ -95,10 +88,11 @@ void MemoryLinear::backward(Exec& exec, const Tensor& dy, const Tensor& x, const
   const int64_t routed = routed_rows(rows), shared = dy.shape()[0] - routed;
   if (routed_.weight != nullptr) {
     const ConstView d = dy.view().row_range(0, routed);
-    kernels::grouped_gemm(exec, d, offsets(rows), routed_.backward, dx.row_range(0, routed), write);
+    kernels::grouped_gemm(exec, d, offsets(rows), routed_.prepared->backward(exec),
+                          dx.row_range(0, routed), write);
     kernels::grouped_gemm_weights(
-        exec, d, x.view().row_range(0, gather(rows).empty() ? routed : x.shape()[0]), offsets(rows),
-        routed_.weight->grad, {.gather_b = gather(rows)});
+        exec, d, x.view().row_range(0, gather(rows).data == nullptr ? routed : x.shape()[0]),
+        offsets(rows), routed_.weight->grad, {.gather_b = gather(rows)});
     for (int64_t m = 0; m < space_.routed && routed_.bias != nullptr; ++m) {
       const int64_t begin = offsets(rows)[static_cast<size_t>(m)];
       kernels::column_sum(exec,
@@ -108,7 +102,7 @@ void MemoryLinear::backward(Exec& exec, const Tensor& dy, const Tensor& x, const
   }
   if (shared_.weight != nullptr) {
     const ConstView d = dy.view().row_range(routed, shared);
-    kernels::gemm(exec, d, shared_.backward, dx.row_range(routed, shared), write);
+    kernels::gemm(exec, d, shared_.prepared->backward(exec), dx.row_range(routed, shared), write);
     kernels::gemm(exec, d, for_shared(x, rows), shared_.weight->grad,
                   {.a = Transpose::kYes, .write = Write::kAccumulate});
     if (shared_.bias != nullptr) kernels::column_sum(exec, d, shared_.bias->grad);

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "kernels/matrix/gemm.h"
+#include "layers/basic/prepared_weight.h"
 #include "layers/context/build.h"
 #include "layers/memory/memory_rows.h"
 
@@ -54,17 +55,16 @@ class MemoryLinear {
   struct Weight {  // a matrix, or one per memory
     Parameter* weight = nullptr;
     Parameter* bias = nullptr;
-    mutable kernels::PackedMatrices forward = {}, backward = {};
-    mutable uint64_t version = ~uint64_t{0};
+    std::optional<PreparedWeight> prepared = {};
   };
   Weight declare(const Build& build, const std::string& name, int64_t memories) const;
-  void refresh(Exec& exec, const Weight& w) const;
   std::span<const int64_t> offsets(const MemoryRows& rows) const {
     return rows.order.offsets.host().first(static_cast<size_t>(space_.routed) + 1);
   }
-  std::span<const int32_t> gather(const MemoryRows& rows) const {
-    if (options_.reads == Reads::kRows) return {};
-    return rows.tokens().first(static_cast<size_t>(offsets(rows).back()));
+  // The token of every row that is routed; absent where x has a row for each.
+  ConstView gather(const MemoryRows& rows) const {
+    if (options_.reads == Reads::kRows || offsets(rows).back() == 0) return {};
+    return rows.tokens().slice(0, offsets(rows).back());
   }
   int64_t routed_rows(const MemoryRows& rows) const {
     return space_.single ? 0 : offsets(rows).back();

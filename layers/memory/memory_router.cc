@@ -1,6 +1,7 @@
 #include "layers/memory/memory_router.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/host_access.h"
@@ -26,6 +27,12 @@ std::vector<int64_t> counts_of(const Tensor& index, int64_t memories) {
   const int32_t* chosen = host<int32_t>(index);
   for (int64_t i = 0; i < index.elements(); ++i) ++counts[static_cast<size_t>(chosen[i])];
   return counts;
+}
+
+double smallest_of(const Tensor& t) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < t.elements(); ++i) least = std::min<double>(least, host<float>(t)[i]);
+  return least;
 }
 
 // One more column: the shared memory, weighed 1.
@@ -100,7 +107,7 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
 MoeReport MemoryRouter::report(Exec& exec, const Routing& routing,
                                const RoutingNotes& notes) const {
   MoeReport report{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
-  report.margin = notes.smallest_margin();
+  report.margin = smallest_of(notes.margin);
   // This rank's part of means over all tokens of the micro-batch.
   const double here = static_cast<double>(routing.probabilities.shape()[0]) /
                       static_cast<double>(std::max<int64_t>(1, routing.tokens));

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "core/host_access.h"
 #include "kernels/routing/expert_order.h"
 #include "layers/context/sequence.h"
 #include "layers/context/state.h"
@@ -17,9 +16,7 @@ struct MemoryRows {
 
   int64_t count() const { return order.token.elements(); }
   int64_t memories() const { return static_cast<int64_t>(order.offsets.size()) - 1; }
-  std::span<const int32_t> tokens() const {
-    return {host<int32_t>(order.token), static_cast<size_t>(count())};
-  }
+  const Tensor& tokens() const { return order.token; }  // of every row, i32
 };
 
 // index: i32 [tokens, choices], no memory twice for one token.

@@ -3,10 +3,10 @@
 //   o_t = dk^{-1/2} silu(q_proj(x_t)) M_t
 //   y = o_proj( RMSNorm(o) ), the norm over all heads at once
 // The lower bounds l are those of the published model, which grow with depth: one learned tensor
-// for all layers gives each its own by a cumulative softmax (layers/basic/lower_bounds.h), the
+// for all layers gives each its own by a cumulative softmax (kernels/gates/lower_bounds.h), the
 // first none. With lower_bounds = "own" every layer has its own: none, or a learned vector that
 // starts at `lower_bound`.
-#include "layers/basic/lower_bounds.h"
+#include "kernels/gates/lower_bounds.h"
 #include "layers/mixers/linear_mixer.h"
 #include "layers/mixers/linear_tied.h"
 
@@ -62,12 +62,12 @@ class SharedBounds final : public LowerBounds {
   Tensor value(Exec& exec) const override {
     if (layer_ == 0) return {};
     Tensor bound = exec.empty({all_.shape[1]});
-    lower_bound_forward(exec, layer_, all_.value, bound);
+    kernels::lower_bound_forward(exec, layer_, all_.value, bound);
     return bound;
   }
   Tensor gradient() const override { return layer_ == 0 ? Tensor{} : all_.grad.row(layer_); }
   void finish_gradients(Exec& exec) const override {
-    if (finishes_) lower_bounds_backward(exec, all_.value, all_.grad);
+    if (finishes_) kernels::lower_bounds_backward(exec, all_.value, all_.grad);
   }
 
  private:

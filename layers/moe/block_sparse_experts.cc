@@ -19,8 +19,9 @@ class BlockSparseExperts final : public ExpertCompute {
 
   Tensor arrange(Exec& exec, const ExpertRows& rows, const Tensor& tokens) const override {
     const Tensor gathered = exec.empty({rows.hidden, tokens.shape().back()}, tokens.dtype());
-    kernels::gather_rows(exec, tokens, kernels::padded(rows.topology, token_of_row(rows), -1),
-                         gathered);
+    const Tensor index = exec.host({rows.hidden}, DType::kI32, Label::kScratch);
+    kernels::pad_values(exec, rows.topology, token_of_row(rows), index);
+    kernels::gather_rows(exec, tokens, index, gathered);
     return gathered;
   }
 
@@ -43,12 +44,12 @@ class BlockSparseExperts final : public ExpertCompute {
 
   Tensor spread(Exec& exec, const ExpertRows& rows, const Tensor& per_pair) const override {
     const Tensor out = exec.empty({rows.hidden});
-    kernels::pad_values(rows.topology, per_pair, out);
+    kernels::pad_values(exec, rows.topology, per_pair, out);
     return out;
   }
   Tensor collect(Exec& exec, const ExpertRows& rows, const Tensor& per_row) const override {
     const Tensor out = exec.empty({rows.pairs});
-    kernels::unpad_values(rows.topology, per_row, out);
+    kernels::unpad_values(exec, rows.topology, per_row, out);
     return out;
   }
 

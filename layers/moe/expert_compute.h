@@ -3,7 +3,6 @@
 #include <functional>
 #include <memory>
 
-#include "core/host_access.h"
 #include "core/parameter.h"
 #include "kernels/matrix/block_sparse.h"
 #include "kernels/matrix/gemm.h"
@@ -74,10 +73,8 @@ std::unique_ptr<ExpertCompute> make_block_sparse_experts(const ExpertWeights& we
                                                          int64_t block = kExpertBlock);
 std::unique_ptr<ExpertCompute> make_expert_compute(ExpertMode mode, const ExpertWeights& weights);
 
-// What gather_rows and gathering products take. The list may be longer than the pairs that are
+// The index of gather_rows and of gathering products. The order may have more rows than are
 // computed.
-inline std::span<const int32_t> token_of_row(const ExpertRows& rows) {
-  return {host<int32_t>(rows.order.token), static_cast<size_t>(rows.pairs)};
-}
+inline Tensor token_of_row(const ExpertRows& rows) { return rows.order.token.slice(0, rows.pairs); }
 
 }  // namespace weft

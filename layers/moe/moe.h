@@ -31,7 +31,9 @@ class Moe final : public FeedForward {
   Tensor backward(Exec& exec, const Tensor& dy, const StepContext& context,
                   SavedStack& saved) const override;
   double flops_per_token() const override;
-  void finish_step(const MoeReport& step) override { router_.finish_step(step.counts); }
+  void finish_step(Exec& exec, const MoeReport& step) override {
+    router_.finish_step(exec, step.counts);
+  }
 
  private:
   struct Saved {

@@ -1,40 +1,28 @@
 #pragma once
 
+#include "layers/basic/prepared_weight.h"
 #include "layers/moe/expert_compute.h"
 
 namespace weft {
 
-// The weights in the four forms products take, renewed when the optimizer has changed them.
+// The weights of experts in the forms that products take.
 class PackedExperts {
  public:
-  explicit PackedExperts(const ExpertWeights& weights) : weights_(weights) {}
+  explicit PackedExperts(const ExpertWeights& weights)
+      : weights_(weights), in_(weights.in), down_(weights.down) {}
 
   const ExpertWeights& weights() const { return weights_; }
 
   const kernels::PackedMatrices& entering(Exec& exec, ExpertCompute::Pass pass) const {
-    refresh(exec);
-    return pass == ExpertCompute::Pass::kForward ? in_forward_ : down_backward_;
+    return pass == ExpertCompute::Pass::kForward ? in_.forward(exec) : down_.backward(exec);
   }
   const kernels::PackedMatrices& leaving(Exec& exec, ExpertCompute::Pass pass) const {
-    refresh(exec);
-    return pass == ExpertCompute::Pass::kForward ? down_forward_ : in_backward_;
+    return pass == ExpertCompute::Pass::kForward ? down_.forward(exec) : in_.backward(exec);
   }
 
  private:
-  void refresh(Exec& exec) const {
-    using kernels::Transpose;
-    const uint64_t version = weights_.in.version + weights_.down.version;
-    if (version_ == version) return;
-    version_ = version;
-    in_forward_ = {exec, weights_.in.value, Transpose::kYes};
-    in_backward_ = {exec, weights_.in.value, Transpose::kNo};
-    down_forward_ = {exec, weights_.down.value, Transpose::kYes};
-    down_backward_ = {exec, weights_.down.value, Transpose::kNo};
-  }
-
   ExpertWeights weights_;
-  mutable kernels::PackedMatrices in_forward_, in_backward_, down_forward_, down_backward_;
-  mutable uint64_t version_ = ~uint64_t{0};  // sum of both; none yet
+  PreparedWeight in_, down_;
 };
 
 }  // namespace weft

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
-#include "core/host_access.h"
 #include "kernels/matrix/gemm.h"
-#include "kernels/rows/reductions.h"
+#include "kernels/routing/statistics.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/token_statistics.h"
 #include "layers/moe/capacity.h"
@@ -31,35 +29,6 @@ std::vector<int64_t> counts_of(const kernels::ExpertOrder& order) {
   std::vector<int64_t> counts(order.offsets.size() - 1);
   for (size_t e = 0; e < counts.size(); ++e) counts[e] = order.offsets[e + 1] - order.offsets[e];
   return counts;
-}
-
-// f [runs, experts]: shares of the pairs of each run, over all ranks that hold tokens of it.
-// `index` holds the choices of this rank's tokens.
-void count_fractions(Exec& exec, const Tensor& index, const TokenRuns& runs, Communicator* ranks,
-                     const Tensor& f) {
-  const int64_t experts = f.shape()[1], tokens = index.shape()[0], active = index.shape()[1];
-  std::vector<int64_t> counts(static_cast<size_t>(runs.count * experts));
-  for (int64_t r = 0; r < runs.count; ++r) {
-    const IndexRange run = runs.of(r, tokens);
-    for (int64_t i = run.begin * active; i < run.end * active; ++i) {
-      ++counts[static_cast<size_t>(r * experts + host<int32_t>(index)[i])];
-    }
-  }
-  counts = sum_over_tokens(exec, ranks, std::move(counts));
-  for (int64_t r = 0; r < runs.count; ++r) {
-    const int64_t* row = counts.data() + r * experts;
-    const int64_t total = std::max<int64_t>(1, std::accumulate(row, row + experts, int64_t{0}));
-    for (int64_t e = 0; e < experts; ++e) {
-      host<float>(f)[r * experts + e] =
-          static_cast<float>(static_cast<double>(row[e]) / static_cast<double>(total));
-    }
-  }
-}
-
-double sum_of(const Tensor& t, double (*f)(double)) {
-  double sum = 0;
-  for (int64_t i = 0; i < t.elements(); ++i) sum += f(host<float>(t)[i]);
-  return sum;
 }
 
 }  // namespace
@@ -130,9 +99,7 @@ void ExpertRouter::decide(Exec& exec, const Tensor& logits, const StepContext& c
                "layer {}: {} chosen for {} tokens", layer_, routing.index.shape(), tokens);
   } else if (options_.balance == Balance::kForced) {
     routing.index = exec.empty({tokens, active}, DType::kI32);
-    for (int64_t i = 0; i < tokens * active; ++i) {
-      host<int32_t>(routing.index)[i] = static_cast<int32_t>(i % options_.experts);
-    }
+    kernels::forced_choices(exec, options_.experts, routing.index);
   } else {
     routing.index = exec.empty({tokens, active}, DType::kI32);
     in.choice = kernels::Choice::kMade;
@@ -153,43 +120,44 @@ TokenRuns ExpertRouter::runs_of(const StepContext& context, int64_t tokens) cons
   return {.count = span / row, .first = context.first_token, .length = row};
 }
 
+// Shares of the pairs of each run, over all ranks that hold tokens of it; or those of the step
+// before.
 Tensor ExpertRouter::fractions(Exec& exec, const Routing& routing,
                                const StepContext& context) const {
   const int64_t tokens = routing.index.shape()[0], experts = options_.experts;
   const TokenRuns runs = runs_of(context, tokens);
-  const Tensor f = exec.empty({runs.count, experts});
-  if (load_) {
-    const float* before = host<float>(load_->value);
-    if (std::accumulate(before, before + experts, 0.0) > 0) {
-      std::copy_n(before, experts, host<float>(f));
-      return f;
-    }
+  const Tensor counts = exec.host({runs.count, experts}, DType::kI64);
+  for (int64_t r = 0; r < runs.count; ++r) {
+    const IndexRange run = runs.of(r, tokens);
+    kernels::count_pairs(exec, routing.index.view().row_range(run.begin, run.size()),
+                         counts.row(r));
   }
-  count_fractions(exec, routing.index, runs, context.token_ranks, f);
+  if (context.token_ranks) context.token_ranks->all_reduce(exec, counts, ReduceOp::kSum);
+  const Tensor f = exec.empty({runs.count, experts});
+  kernels::expert_fractions(exec, counts, load_ ? ConstView(load_->value) : ConstView{}, f);
   return f;
 }
 
 MoeReport ExpertRouter::report(Exec& exec, const Routing& routing, const RoutingNotes& notes,
                                const TokenRuns& runs) const {
-  const int64_t experts = options_.experts, tokens = routing.probabilities.shape()[0];
-  // This rank's part of means over all tokens of the micro-batch.
-  const double all = static_cast<double>(std::max<int64_t>(1, routing.tokens));
-  MoeReport report{
-      .layer = layer_, .margin = notes.smallest_margin(), .counts = counts_of(routing.order)};
-  const Tensor mean = exec.empty({experts});
-  for (int64_t r = 0; r < runs.count; ++r) {
-    const IndexRange run = runs.of(r, tokens);
-    if (run.size() == 0) continue;
-    kernels::column_mean(exec, routing.probabilities.row_range(run.begin, run.size()), mean);
-    for (int64_t e = 0; e < experts; ++e) {
-      const double fraction = host<float>(routing.fraction)[r * experts + e];
-      report.aux += static_cast<double>(experts) * fraction * host<float>(mean)[e] *
-                    static_cast<double>(run.size()) / all;
-    }
-  }
-  report.z = sum_of(routing.log_sum_exp, [](double lse) { return lse * lse; }) / all;
-  report.router_entropy = sum_of(notes.entropy, [](double h) { return h; }) / all;
-  return report;
+  const Tensor numbers = exec.scratch({kernels::kRouterStatistics}, DType::kF64);
+  kernels::router_statistics(exec,
+                             {.probabilities = routing.probabilities,
+                              .fraction = routing.fraction,
+                              .log_sum_exp = routing.log_sum_exp,
+                              .entropy = notes.entropy,
+                              .margin = notes.margin,
+                              .first = runs.first,
+                              .run = runs.length,
+                              .tokens = routing.tokens},
+                             numbers);
+  const std::vector<double> read = download<double>(exec, numbers);
+  return {.layer = layer_,
+          .aux = read[0],
+          .z = read[1],
+          .router_entropy = read[2],
+          .margin = read[3],
+          .counts = counts_of(routing.order)};
 }
 
 void ExpertRouter::backward(Exec& exec, const Tensor& x, const Routing& routing,
@@ -214,18 +182,12 @@ void ExpertRouter::backward(Exec& exec, const Tensor& x, const Routing& routing,
   kernels::gemm(exec, d_logits, weight_.value, dx, {.write = Write::kAccumulate});
 }
 
-void ExpertRouter::finish_step(const std::vector<int64_t>& counts) {
-  const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
-  if (total == 0) return;
-  const double mean = total / static_cast<double>(options_.experts);
-  for (size_t e = 0; e < counts.size(); ++e) {
-    const auto count = static_cast<double>(counts[e]);
-    if (bias_ && count != mean) {
-      host<float>(bias_->master)[e] +=
-          static_cast<float>(count < mean ? options_.bias_rate : -options_.bias_rate);
-    }
-    if (load_) host<float>(load_->master)[e] = static_cast<float>(count / total);
-  }
+void ExpertRouter::finish_step(Exec& exec, const std::vector<int64_t>& counts) {
+  if (!bias_ && !load_) return;
+  kernels::update_expert_load(exec, {.counts = HostTable<int64_t>(counts),
+                                     .rate = options_.bias_rate,
+                                     .bias = bias_ ? View(bias_->master) : View{},
+                                     .load = load_ ? View(load_->master) : View{}});
 }
 
 }  // namespace weft

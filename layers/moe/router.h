@@ -62,7 +62,7 @@ class ExpertRouter {
 
   // With the counts of all tokens of the step: moves the bias of each expert by bias_rate towards
   // the mean load, and keeps the load for the next step's balance loss.
-  void finish_step(const std::vector<int64_t>& counts);
+  void finish_step(Exec& exec, const std::vector<int64_t>& counts);
 
   const RouterOptions& options() const { return options_; }
 

@@ -1,5 +1,6 @@
 #include "kernels/matrix/block_sparse.h"
 
+#include "core/memory/host_table.h"
 #include "kernels/rows/gather.h"
 #include "tests/kernels/numeric.h"
 
@@ -32,8 +33,8 @@ TEST(BlockTopology, PadsValuesAndTakesThemBack) {
     const int64_t rows = offsets.back();
     const Tensor values = rig.normal("v", {rows}), wide = rig.normal("w", {t.padded_rows()});
     const Tensor back = rig.normal("b", {rows});
-    kernels::pad_values(t, values, wide);
-    kernels::unpad_values(t, wide, back);
+    kernels::pad_values(rig.exec, t, values, wide);
+    kernels::unpad_values(rig.exec, t, wide, back);
     EXPECT_EQ(numbers(values), numbers(back));
     double sum = 0, padded_sum = 0;
     for (const double v : numbers(values)) sum += std::abs(v);
@@ -46,8 +47,8 @@ TEST(GatherRows, TakesRowsAndZeros) {
   Rig rig;
   for (const DType dtype : kReals) {
     const Padded x(rig, "x", 7, 13, dtype), y(rig, "y", 5, 13, dtype);
-    const std::vector<int32_t> index = {6, -1, 0, 0, -1};
-    kernels::gather_rows(rig.exec, x, index, y);
+    const HostTable<int32_t> index({6, -1, 0, 0, -1}), beyond({7, 7, 7, 7, 7});
+    kernels::gather_rows(rig.exec, x, index.view(rig.exec), y);
     const Numbers from = x.numbers(), got = y.numbers();
     for (int64_t r = 0; r < 5; ++r) {
       for (int64_t i = 0; i < 13; ++i) {
@@ -55,7 +56,7 @@ TEST(GatherRows, TakesRowsAndZeros) {
       }
     }
     EXPECT_TRUE(y.surroundings_kept());
-    EXPECT_THROW(kernels::gather_rows(rig.exec, x, std::vector<int32_t>(5, 7), y), Error);
+    EXPECT_THROW(kernels::gather_rows(rig.exec, x, beyond.view(rig.exec), y), Error);
   }
 }
 
@@ -69,9 +70,11 @@ Rows make_rows(Rig& rig, const BlockTopology& t, std::string_view name, int64_t 
                DType dtype) {
   std::vector<int32_t> straight(static_cast<size_t>(rows));
   for (size_t i = 0; i < straight.size(); ++i) straight[i] = static_cast<int32_t>(i);
-  Rows out{kernels::padded(t, straight, -1), rig.normal(name, {rows, width}, 1.0, dtype),
+  const Tensor index = rig.exec.empty({t.padded_rows()}, DType::kI32);
+  kernels::pad_values(rig.exec, t, HostTable<int32_t>(straight).view(rig.exec), index);
+  Rows out{download<int32_t>(rig.exec, index), rig.normal(name, {rows, width}, 1.0, dtype),
            rig.exec.empty({t.padded_rows(), width}, dtype)};
-  kernels::gather_rows(rig.exec, out.dense, out.index, out.padded);
+  kernels::gather_rows(rig.exec, out.dense, index, out.padded);
   return out;
 }
 

@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "kernels/matrix/gemm_driver.h"
+#include "kernels/matrix/cpu/gemm_driver.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/memory/host_table.h"
 #include "kernels/matrix/gemm.h"
 #include "tests/support/near.h"
 #include "tests/support/rig.h"
@@ -64,7 +65,9 @@ void check_grouped(Rig& rig, const Groups& groups, DType in, DType out, Transpos
     }
   }
   const PackedMatrices packed(rig.exec, b, turn);
-  kernels::grouped_gemm(rig.exec, a, groups.offsets, packed, c, write, index);
+  const HostTable<int32_t> table(index);
+  kernels::grouped_gemm(rig.exec, a, groups.offsets, packed, c, write,
+                        gather ? table.view(rig.exec) : ConstView{});
   EXPECT_TRUE(Near(c, want, tolerance(k, out)))
       << name_of(rig.exec.isa) << " " << rows << name_of(in);
 }
@@ -140,8 +143,9 @@ void check_weights(Rig& rig, const WeightCase& w) {
     }
   }
   kernels::GroupedWeightOptions options{write, {}, {}};
-  if (w.gather_a) options.gather_a = index;
-  if (w.gather_b) options.gather_b = index;
+  const HostTable<int32_t> table(index);
+  if (w.gather_a) options.gather_a = table.view(rig.exec);
+  if (w.gather_b) options.gather_b = table.view(rig.exec);
   kernels::grouped_gemm_weights(rig.exec, a, b, w.offsets, c, options);
   EXPECT_TRUE(Near(c, want, tolerance(rows, w.out)))
       << name_of(rig.exec.isa) << " " << rows << name_of(w.in);

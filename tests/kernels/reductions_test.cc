@@ -88,5 +88,15 @@ TEST_P(Reductions, OfNothingAreZero) {
 INSTANTIATE_TEST_SUITE_P(Every, Reductions, testing::ValuesIn(available_isas()),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
+TEST(AddSum, AddsInTheOrderOfTheElements) {
+  Rig rig;
+  const Tensor x = rig.normal("x", {37}), sum = rig.exec.zeros({1}, DType::kF64);
+  host<double>(sum)[0] = 0.5;
+  kernels::add_sum(rig.exec, x, sum);
+  double want = 0.5;
+  for (const double number : numbers(x)) want += number;
+  EXPECT_EQ(host<double>(sum)[0], want);
+}
+
 }  // namespace
 }  // namespace weft::test

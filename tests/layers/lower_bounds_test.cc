@@ -1,4 +1,4 @@
-#include "layers/basic/lower_bounds.h"
+#include "kernels/gates/lower_bounds.h"
 
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST(LowerBounds, GrowWithDepthFromZero) {
   const Tensor raw = rig.normal("raw", {5, 3}), bound = rig.exec.empty({3});
   std::vector<double> below(3, 0.0);
   for (int64_t l = 0; l < 5; ++l) {
-    lower_bound_forward(rig.exec, l, raw, bound);
+    kernels::lower_bound_forward(rig.exec, l, raw, bound);
     const auto here = numbers(bound);
     for (int c = 0; c < 3; ++c) {
       if (l == 0)

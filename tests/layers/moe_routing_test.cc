@@ -50,7 +50,7 @@ class Routed : public Gradients, public testing::WithParamInterface<RoutingCase>
     }
     std::vector<int64_t> counts(static_cast<size_t>(experts));
     std::iota(counts.begin(), counts.end(), 1);
-    moe.finish_step({.counts = counts});
+    moe.finish_step(rig.exec, {.counts = counts});
   }
 };
 
@@ -269,7 +269,7 @@ TEST_F(Routing, TheBalanceLossOfTheGlobalBatchUsesTheLoadsOfTheStepBefore) {
   std::vector<double> own;
   for (const int64_t c : first.report.counts) own.push_back(static_cast<double>(c) / 34);
   EXPECT_NEAR(first.report.aux, aux_with(first.routing, own), 1e-6) << "the first step: its own";
-  moe.finish_step({.counts = {10, 0, 25, 5}});
+  moe.finish_step(rig.exec, {.counts = {10, 0, 25, 5}});
   const Result second = run(moe, x);
   EXPECT_NEAR(second.report.aux, aux_with(second.routing, {0.25, 0, 0.625, 0.125}), 1e-6);
 }
@@ -280,7 +280,7 @@ TEST_F(Routing, TheBiasMovesTowardsTheMeanLoad) {
                                .bias_rate = 0.25},
                     .width = 4});
   prepare();
-  moe.finish_step({.counts = {10, 0, 25, 5}});
+  moe.finish_step(rig.exec, {.counts = {10, 0, 25, 5}});
   EXPECT_EQ(numbers(store.find("t.router.bias")->value),
             (std::vector<double>{0, 0.25, -0.25, 0.25}));
 }

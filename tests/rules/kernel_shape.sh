@@ -3,11 +3,8 @@
 # shellcheck source=tests/rules/files
 . "$(dirname "$0")/files"
 
-# Groups whose kernels are to take this shape.
-pending='matrix'
-
 source_files | { grep -E '^kernels/[a-z]+/[^/]*\.(h|cc)$' || true; } |
-  { grep -vE "^kernels/($pending|cpu|cublaslt|programs|te|tile)/" || true; } |
+  { grep -vE "^kernels/(cpu|cublaslt|programs|te|tile)/" || true; } |
   { grep -vE '_rows\.h$|/row_words\.h$' || true; } |
   matching_lines 'exec\.threads|core/host_access\.h|kernels/cpu/tasks\.h|cpu/isa/|host<|[a-z]\.data[^a-z_(]*[\[+]' |
   expect_none "Kernels whose contract or checks belong to one device"

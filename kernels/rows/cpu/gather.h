@@ -6,6 +6,6 @@
 namespace weft::kernels::cpu {
 
 // Rows beyond x are refused.
-void gather_rows(Exec& exec, ConstView x, std::span<const int32_t> index, View y);
+void gather_rows(Exec& exec, ConstView x, ConstView index, View y);
 
 }  // namespace weft::kernels::cpu

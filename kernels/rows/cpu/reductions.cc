@@ -43,6 +43,12 @@ void column_mean(Exec& exec, ConstView x, View mean) {
   scale(exec, mean, 1.0f / static_cast<float>(x.rows()), mean);
 }
 
+// One by one: sums over tokens have the same bits however blocks of tokens are cut.
+void add_sum(Exec&, ConstView x, View sum) {
+  double& total = *host<double>(sum);
+  for (int64_t i = 0; i < x.shape.elements(); ++i) total += host<float>(x)[i];
+}
+
 void sum_of_squares(Exec& exec, ConstView x, View sum) {
   const Tiles tiles(common_extent(x));
   const ReductionTable& table = table_of<ReductionTable>(exec.isa);

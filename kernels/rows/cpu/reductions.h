@@ -7,6 +7,7 @@ namespace weft::kernels::cpu {
 
 void column_sum(Exec& exec, ConstView x, View sum);
 void column_mean(Exec& exec, ConstView x, View mean);
+void add_sum(Exec& exec, ConstView x, View sum);
 void sum_of_squares(Exec& exec, ConstView x, View sum);
 
 }  // namespace weft::kernels::cpu

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/by_isa.h"
 
-// What kernels/gemm*.cc and the compiled instruction sets say to each other about matrix products.
+// Between the driver of matrix products and the code of each instruction set.
 //
 // An operand has lines (rows of the left one, columns of the right one) and k. Both are rearranged
 // into panels: `mr` or `nr` lines side by side for every k, missing lines filled with zeros. A

@@ -211,7 +211,7 @@ WEFT_INLINE void multiply_panels(const GemmTile& tile, const PackedBlock& block)
   }
 }
 
-// The same, packing each panel of b before it is used.
+// As above, packing each panel of b before it is used.
 template <class Words>
 WEFT_INLINE void multiply_on_the_way(const GemmTile& tile, int64_t k0, int64_t k, float* panel,
                                      const PackedBlock& block) {

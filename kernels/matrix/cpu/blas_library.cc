@@ -1,4 +1,4 @@
-#include "kernels/matrix/blas_library.h"
+#include "kernels/matrix/cpu/blas_library.h"
 
 #include <dlfcn.h>
 

@@ -6,7 +6,7 @@
 #include "core/memory/exec.h"
 #include "kernels/matrix/gemm.h"
 
-// Somebody else's matrix products, loaded at run time: what ours are measured against.
+// Matrix products of another library, loaded at run time: ours are measured against them.
 namespace weft::kernels {
 
 class BlasLibrary {

@@ -1,4 +1,4 @@
-#include "kernels/matrix/gemm_driver.h"
+#include "kernels/matrix/cpu/gemm_driver.h"
 
 #include <algorithm>
 
@@ -99,8 +99,8 @@ double cost(const Tile& tile) {
          static_cast<double>(tile.piece->product->k);
 }
 
-// Of products of different sizes the dearest tiles come first, and the last ones in halves: whoever
-// takes the last tile works alone for as long as it lasts.
+// With products of different sizes the dearest tiles come first, and the last ones in halves: the
+// thread that takes the last tile works alone for as long as it lasts.
 void order(const GemmKernels& kernels, int64_t threads, std::vector<Tile>& tiles) {
   std::stable_sort(tiles.begin(), tiles.end(),
                    [](const Tile& x, const Tile& y) { return cost(x) > cost(y); });
@@ -201,14 +201,25 @@ const GemmKernels& gemm_kernels(Isa isa, DType dtype) {
   return dtype == DType::kBF16 ? table.bf16 : table.f32;
 }
 
-GemmOperand operand(ConstView matrix, bool along_k, int64_t first_row,
-                    std::span<const int32_t> gather) {
-  if (!gather.empty()) {
-    return {matrix.data, matrix.row_stride, gather.data() + first_row, along_k};
-  }
+GemmOperand operand(ConstView matrix, bool along_k, int64_t first_row, const int32_t* gather) {
+  if (gather != nullptr) return {matrix.data, matrix.row_stride, gather + first_row, along_k};
   const char* data =
       static_cast<const char*>(matrix.data) + first_row * matrix.row_stride * size_of(matrix.dtype);
   return {data, matrix.row_stride, nullptr, along_k};
+}
+
+GemmProduct product_with(const GemmKernels& kernels, const PackedMatrices& b, int64_t group) {
+  const bool turned = b.transpose() == Transpose::kYes;
+  GemmProduct p;
+  p.b = operand(b.plain(), turned, group * (turned ? b.n() : b.k()));
+  p.n = b.n();
+  p.k = b.k();
+  if (!b.packed()) return p;
+  WEFT_CHECK(b.panels().shape()[1] == packed_elements(kernels, b.k(), b.n()) &&
+                 size_of(b.panels().dtype()) == kernels.packed_bytes,
+             "matrices were packed for another instruction set than this product's");
+  p.panels = host_bytes(b.panels().row(group));
+  return p;
 }
 
 void pack_right(Exec& exec, const GemmKernels& kernels, std::span<const GemmRight> rights) {

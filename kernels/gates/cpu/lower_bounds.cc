@@ -1,4 +1,4 @@
-#include "layers/basic/lower_bounds.h"
+#include "kernels/gates/cpu/lower_bounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "core/host_access.h"
 
-namespace weft {
+namespace weft::kernels::cpu {
 namespace {
 
 constexpr int64_t kColumns = 256;  // of a task
@@ -39,15 +39,9 @@ double bound_of(int64_t layer, const std::vector<double>& p) {
   return sum;
 }
 
-void check(int64_t layer, ConstView raw, ConstView bound) {
-  WEFT_CHECK(layer < raw.rows() && bound.shape.elements() == raw.width(),
-             "lower bounds of layer {}: {} of {}", layer, bound.shape, raw.shape);
-}
-
 }  // namespace
 
 void lower_bound_forward(Exec& exec, int64_t layer, ConstView raw, View bound) {
-  check(layer, raw, bound);
   float* to = host<float>(bound);
   each_column(exec, raw, [&](int64_t c, const std::vector<double>& p) {
     to[c] = static_cast<float>(bound_of(layer, p));
@@ -55,7 +49,6 @@ void lower_bound_forward(Exec& exec, int64_t layer, ConstView raw, View bound) {
 }
 
 void lower_bound_backward(Exec& exec, int64_t layer, ConstView raw, ConstView d_bound, View d_raw) {
-  check(layer, raw, d_bound);
   const float* d = host<float>(d_bound);
   float* to = host<float>(d_raw);
   each_column(exec, raw, [&](int64_t c, const std::vector<double>& p) {
@@ -68,13 +61,4 @@ void lower_bound_backward(Exec& exec, int64_t layer, ConstView raw, ConstView d_
   });
 }
 
-void lower_bounds_backward(Exec& exec, ConstView raw, View gradient) {
-  const Tensor bounds = exec.scratch(gradient.shape);
-  std::copy_n(host<float>(gradient), gradient.shape.elements(), host<float>(bounds));
-  std::fill_n(host<float>(gradient), gradient.shape.elements(), 0.0f);
-  for (int64_t layer = 1; layer < raw.rows(); ++layer) {
-    lower_bound_backward(exec, layer, raw, bounds.row(layer), gradient);
-  }
-}
-
-}  // namespace weft
+}  // namespace weft::kernels::cpu

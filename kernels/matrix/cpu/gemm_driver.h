@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "core/memory/exec.h"
 #include "kernels/matrix/cpu/isa/gemm.h"
@@ -47,8 +46,11 @@ void pack_right(Exec& exec, const GemmKernels& kernels, std::span<const GemmRigh
 void run_products(Exec& exec, const GemmKernels& kernels, std::span<const GemmProduct> products,
                   GemmResult result);
 
-// A stored matrix as an operand, its stored rows starting at `first_row`.
+// A stored matrix as an operand, its stored rows starting at `first_row`, or through an index.
 GemmOperand operand(ConstView matrix, bool along_k, int64_t first_row = 0,
-                    std::span<const int32_t> gather = {});
+                    const int32_t* gather = nullptr);
+
+// The right half of a product: matrix `group` of b.
+GemmProduct product_with(const GemmKernels& kernels, const PackedMatrices& b, int64_t group);
 
 }  // namespace weft::kernels
