@@ -80,7 +80,7 @@ class Decoder {
       rows.push_back((b + 1) * count - 1);
     }
     const std::vector<int32_t> before(static_cast<size_t>(batch_), static_cast<int32_t>(fed_));
-    stage_.decode(exec_, ids, make_sequence(exec_, documents, before), rows, states_);
+    stage_.decode(exec_, ids, make_sequence(documents, before), rows, states_);
     fed_ += count;
   }
 

@@ -117,8 +117,7 @@ MixerInputs MixerRig::inputs(int64_t length, int64_t documents) const {
   std::vector<int32_t> offsets;
   for (int64_t d = 0; d <= documents; ++d) offsets.push_back(static_cast<int32_t>(d * length));
   const int64_t tokens = documents * length;
-  return {length, make_sequence(runtime_.exec(), offsets),
-          normal("x", {tokens, choice_.hidden}, choice_.dtype),
+  return {length, make_sequence(offsets), normal("x", {tokens, choice_.hidden}, choice_.dtype),
           normal("dy", {tokens, choice_.hidden}, DType::kF32)};
 }
 
@@ -151,14 +150,14 @@ MixerRig::Decoded MixerRig::decode(int64_t length, int64_t tokens) const {
   SavedStack saved;
   StepContext step;
   const auto count = static_cast<int32_t>(length);
-  const Sequence prompt = make_sequence(exec, {0, count});
+  const Sequence prompt = make_sequence({0, count});
   mixer_->forward(exec, normal("x", {length, choice_.hidden}, choice_.dtype),
                   {prompt, &state, &step}, saved);
   saved.clear();
   const Tensor x = normal("next", {1, choice_.hidden}, choice_.dtype);
   Decoded decoded;
   for (int64_t i = 0; i < tokens; ++i) {
-    const Sequence next = make_sequence(exec, {0, 1}, {count + static_cast<int32_t>(i)});
+    const Sequence next = make_sequence({0, 1}, {count + static_cast<int32_t>(i)});
     decoded.seconds.push_back(seconds_of([&] {
       mixer_->forward(exec, x, {next, &state, &step}, saved);
     }));

@@ -67,7 +67,7 @@ bool LoadedModel::anybody(bool mine) const {
 
 void LoadedModel::take_part(Exec& exec) const {
   ModelStage::States nobodys;
-  decode(exec, exec.zeros({1}, DType::kI32), make_sequence(exec, {0, 1}), {0}, nobodys);
+  decode(exec, exec.zeros({1}, DType::kI32), make_sequence({0, 1}), {0}, nobodys);
 }
 
 }  // namespace weft

@@ -52,7 +52,7 @@ void write_logits(const Options& o, ModelHere& here) {
       std::vector<int64_t> rows(static_cast<size_t>(count));
       for (int64_t i = 0; i < count; ++i) rows[static_cast<size_t>(i)] = i;
       const Sequence sequence =
-          make_sequence(exec, {0, static_cast<int32_t>(count)}, {static_cast<int32_t>(at)});
+          make_sequence({0, static_cast<int32_t>(count)}, {static_cast<int32_t>(at)});
       const Tensor logits = here.model.decode(exec, ids, sequence, rows, states);
       if (writer) writer->write_part(logits);
     }

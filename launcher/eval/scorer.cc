@@ -75,7 +75,7 @@ std::vector<std::vector<TokenScore>> score(Exec& exec, const LoadedModel& model,
     const bool unscored = chunk.rows.empty();
     const std::vector<int64_t> rows = unscored ? std::vector<int64_t>{0} : chunk.rows;
     const Tensor logits = model.decode(exec, numbers(exec, chunk.tokens),
-                                       make_sequence(exec, chunk.documents, fed), rows, states);
+                                       make_sequence(chunk.documents, fed), rows, states);
     if (!unscored) score_rows(exec, logits, chunk, out);
     for (size_t i = 0; i < texts.size(); ++i) fed[i] += chunk.documents[i + 1] - chunk.documents[i];
   }

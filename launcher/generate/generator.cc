@@ -93,7 +93,7 @@ void Generator::decode_mine(const std::vector<std::vector<int32_t>>& tokens) {
   }
   const Tensor ids = exec_.empty({static_cast<int64_t>(flat.size())}, DType::kI32);
   std::copy(flat.begin(), flat.end(), host<int32_t>(ids));
-  const Sequence sequence = make_sequence(exec_, documents, before);
+  const Sequence sequence = make_sequence(documents, before);
   const Tensor logits = model_.decode(exec_, ids, sequence, rows, states_);
   const int64_t vocab = logits.shape()[1];
   int64_t row = 0;

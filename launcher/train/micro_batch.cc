@@ -39,13 +39,12 @@ MicroBatch micro_batch_of(Exec& exec, const Batch& batch, const BatchRows& rows,
   std::vector<int32_t> documents = documents_between(batch.documents, begin, begin + count);
   MicroBatch out;
   if (ranks.sequence.size() == 1) {
-    out.sequence = make_sequence(exec, std::move(documents));
+    out.sequence = make_sequence(std::move(documents));
     out.runs = {{begin, count}};
     out.tokens = batch.tokens.slice(begin, count);
     out.targets = batch.targets.slice(begin, count);
   } else {
-    out.sequence =
-        make_sequence(exec, std::move(documents), rows.count, ranks.sequence, ranks.travel);
+    out.sequence = make_sequence(std::move(documents), rows.count, ranks.sequence, ranks.travel);
     const Sequence::Span span = out.sequence.spans[static_cast<size_t>(ranks.sequence.rank())];
     for (int64_t row = 0; row < rows.count; ++row) {
       out.runs.push_back({begin + row * rows.length + span.begin, span.end - span.begin});

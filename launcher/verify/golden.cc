@@ -94,7 +94,7 @@ Sequence GoldenCase::sequence(Exec& exec, const std::string& key) const {
     const Shape& s = shape(key);
     for (int64_t b = 0; b <= s[0]; ++b) documents.push_back(static_cast<int32_t>(b * s[1]));
   }
-  return make_sequence(exec, std::move(documents));
+  return make_sequence(std::move(documents));
 }
 
 Tolerance default_tolerance(DType precision) {

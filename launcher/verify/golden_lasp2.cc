@@ -86,7 +86,7 @@ void over_segments(Exec& exec, const GoldenCase& golden, Comparison& compare, co
                     result("out.state.0")};
   std::mutex mutex;
   run_ranks(segments, [&](ThreadComm& comm, Exec& own) {
-    Sequence sequence = make_sequence(own, documents, v[0], comm);
+    Sequence sequence = make_sequence(documents, v[0], comm);
     std::vector<SpanRecord> records;
     sequence.records = &records;
     std::vector<Tensor> hold;

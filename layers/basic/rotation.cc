@@ -98,7 +98,7 @@ void Rotation::turn(Exec& exec, const Sequence& sequence, int64_t heads, View x,
                            .direction = direction,
                            .frequencies = frequencies_,
                            .scale = scale_};
-  kernels::rope(exec, rope, sequence.positions, x);
+  kernels::rope(exec, rope, sequence.positions.view(exec), x);
 }
 
 }  // namespace weft

@@ -48,7 +48,7 @@ void ConvsForward::finish(Exec& exec, SavedStack& saved) {
   }
   State entering;
   if (arriving_) {
-    const State came = arriving_->wait(exec);
+    const State came = arriving_->wait();
     for (size_t i = 0; i < parts_.size(); ++i) {
       const ShortConv::Rule& rule = parts_[i].conv->rule();
       const State chains = came.empty()
@@ -93,7 +93,7 @@ ConvsBackward::ConvsBackward(Exec& exec, std::vector<Part> parts, const MixerCon
 void ConvsBackward::finish(Exec& exec) {
   if (!arriving_) return;
   const Sequence& sequence = context_.sequence;
-  const State came = arriving_->wait(exec);
+  const State came = arriving_->wait();
   for (size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     const State d_leaving = came.empty() ? State{} : from_chains(exec, sequence, one_of(came, i));

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/host_access.h"
-
 namespace weft {
 namespace {
 
@@ -15,28 +13,29 @@ void check_offsets(const std::vector<int32_t>& documents) {
 
 }  // namespace
 
-Sequence make_sequence(Exec& exec, std::vector<int32_t> documents) {
-  return make_sequence(exec, std::move(documents), {});
+Sequence make_sequence(std::vector<int32_t> documents) {
+  return make_sequence(std::move(documents), {});
 }
 
-Sequence make_sequence(Exec& exec, std::vector<int32_t> documents,
-                       const std::vector<int32_t>& starts) {
+Sequence make_sequence(std::vector<int32_t> documents, const std::vector<int32_t>& starts) {
   check_offsets(documents);
   WEFT_CHECK(starts.empty() || starts.size() + 1 == documents.size(), "{} starts for {} documents",
              starts.size(), documents.size() - 1);
   Sequence sequence;
-  sequence.positions = exec.empty({documents.back()}, DType::kI32);
-  auto* positions = host<int32_t>(sequence.positions);
+  std::vector<int32_t> positions;
+  positions.reserve(static_cast<size_t>(documents.back()));
   for (size_t d = 0; d + 1 < documents.size(); ++d) {
     const int32_t start = starts.empty() ? 0 : starts[d];
-    for (int32_t t = documents[d]; t < documents[d + 1]; ++t)
-      positions[t] = start + t - documents[d];
+    for (int32_t t = documents[d]; t < documents[d + 1]; ++t) {
+      positions.push_back(start + t - documents[d]);
+    }
   }
-  sequence.documents = std::move(documents);
+  sequence.positions = HostTable(std::move(positions));
+  sequence.documents = HostTable(std::move(documents));
   return sequence;
 }
 
-Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
+Sequence make_sequence(std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
                        const SpanTravel& travel) {
   check_offsets(whole);
   const int64_t length = whole.back() / rows, size = ranks.size();
@@ -65,7 +64,7 @@ Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Com
     chain.last = static_cast<int32_t>(starts.size()) - 1;
     chains.push_back(chain);
   }
-  Sequence sequence = make_sequence(exec, std::move(documents), starts);
+  Sequence sequence = make_sequence(std::move(documents), starts);
   sequence.ranks = &ranks;
   sequence.travel = travel;
   sequence.chains = std::move(chains);
@@ -78,8 +77,8 @@ std::vector<int32_t> tokens_before(const Sequence& sequence) {
   std::vector<int32_t> before;
   for (size_t d = 0; d + 1 < sequence.documents.size(); ++d) {
     const int32_t begin = sequence.documents[d];
-    const bool some = sequence.positions.defined() && sequence.documents[d + 1] > begin;
-    before.push_back(some ? host<int32_t>(sequence.positions)[begin] : 0);
+    const bool some = !sequence.positions.empty() && sequence.documents[d + 1] > begin;
+    before.push_back(some ? sequence.positions[static_cast<size_t>(begin)] : 0);
   }
   return before;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/memory/exec.h"
+#include "core/memory/host_table.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/sequence/span_algebra.h"
 
@@ -68,8 +68,8 @@ class SpanMemory;  // layers/context/span_memory.h
 // How the flat rows of a micro-batch form documents. Row borders of the batch are document borders
 // too; nothing (state, attention, convolution, position) crosses one.
 struct Sequence {
-  std::vector<int32_t> documents;  // offsets, n + 1 entries from 0 to the number of tokens
-  Tensor positions;                // i32 [tokens], counted from each document's start
+  HostTable<int32_t> documents;  // offsets, n + 1 entries from 0 to the number of tokens
+  HostTable<int32_t> positions;  // of tokens, counted from each document's start; may be absent
 
   // Sequence parallelism: this rank holds tokens [begin, end) of every row of the batch.
   struct Span {
@@ -92,19 +92,18 @@ struct Sequence {
   bool is_split() const { return ranks != nullptr && ranks->size() > 1; }
 };
 
-Sequence make_sequence(Exec& exec, std::vector<int32_t> documents);
+Sequence make_sequence(std::vector<int32_t> documents);
 
 // The same with documents that began earlier: `starts` tokens of each came before (decoding).
-Sequence make_sequence(Exec& exec, std::vector<int32_t> documents,
-                       const std::vector<int32_t>& starts);
+Sequence make_sequence(std::vector<int32_t> documents, const std::vector<int32_t>& starts);
 
 // What this rank holds of a batch of `rows` rows of equal length, cut into documents at `whole`.
 // Spans differ by at most one token.
-Sequence make_sequence(Exec& exec, std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
+Sequence make_sequence(std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
                        const SpanTravel& travel = {});
 
 // Tokens of each document that came before this span; 0 for documents without tokens here, and
-// where nobody counts positions.
+// where positions are not counted.
 std::vector<int32_t> tokens_before(const Sequence& sequence);
 
 // The offsets of the documents in tokens [begin, end) of a batch, counted from `begin`. Both ends

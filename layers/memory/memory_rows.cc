@@ -61,7 +61,7 @@ MemoryRows rows_of_memories(Exec& exec, const Sequence& tokens, const Tensor& in
   own.profile = tokens.profile;
   own.memory = tokens.memory;
   own.chunk_states = tokens.chunk_states;
-  own.documents = {0};
+  std::vector<int32_t> documents = {0};
   const int32_t* token = host<int32_t>(rows.order.token);
   const auto count = static_cast<int32_t>(tokens.count());
   for (int32_t m = 0; m < static_cast<int32_t>(memories); ++m) {
@@ -69,12 +69,13 @@ MemoryRows rows_of_memories(Exec& exec, const Sequence& tokens, const Tensor& in
     const int32_t* at = token + rows.order.offsets[static_cast<size_t>(m)];
     for (size_t d = 0; d < static_cast<size_t>(count); ++d) {
       at = std::lower_bound(at, end, tokens.documents[d + 1]);
-      own.documents.push_back(static_cast<int32_t>(at - token));
+      documents.push_back(static_cast<int32_t>(at - token));
     }
     for (const Chain& chain : tokens.chains) {
       own.chains.push_back({m * count + chain.first, m * count + chain.last, chain.continues});
     }
   }
+  own.documents = HostTable(std::move(documents));
   return rows;
 }
 

@@ -89,7 +89,8 @@ class Liger final : public Mixer {
         gate_(gate_of(o)),
         compute_(build.compute),
         hidden_(build.hidden),
-        lower_(static_cast<size_t>(h_.kv_heads * h_.dk), static_cast<float>(o.lower_bound)),
+        lower_(std::vector(static_cast<size_t>(h_.kv_heads * h_.dk),
+                           static_cast<float>(o.lower_bound))),
         project_(build,
                  {{"q_proj", h_.heads * h_.dk, h_.dk},
                   kv_part(h_, "k_proj", h_.dk),
@@ -183,9 +184,9 @@ class Liger final : public Mixer {
             .bins = 1,
             .factor = o_.form == "mamba2" ? -1.0f : 1.0f};
   }
-  ConstView lower() const {
+  ConstView lower(Exec& exec) const {
     if (o_.lower_bound == 0.0) return {};
-    return {lower_.data(), {k_width()}, k_width(), DType::kF32, {}};
+    return lower_.view(exec);
   }
 
   void rotate(Exec& exec, const Sequence& sequence, View qk, Rotation::Direction direction) const {
@@ -209,7 +210,7 @@ class Liger final : public Mixer {
     f.mapped = exec.empty({tokens, qk_width()}, compute_);
     if (!pools()) f.log_decay = exec.empty({tokens, k_width()});
     if (decay_ == Decay::kTied) {
-      kernels::tied_gates_forward(exec, key(f.projected), lower(), f.log_decay, key(f.mapped));
+      kernels::tied_gates_forward(exec, key(f.projected), lower(exec), f.log_decay, key(f.mapped));
       return;
     }
     kernels::head_softmax_forward(exec, h_.kv_heads, key(f.projected), key(f.mapped));
@@ -231,8 +232,8 @@ class Liger final : public Mixer {
     if (decay_ == Decay::kTied) {
       const Tensor ignored = exec.zeros({k_width()});
       const View d_lower = o_.lower_bound == 0.0 ? View{} : ignored.view();
-      kernels::tied_gates_backward(exec,
-                                   {key(f.projected), lower(), d_decay, key(d), key(d), d_lower});
+      kernels::tied_gates_backward(
+          exec, {key(f.projected), lower(exec), d_decay, key(d), key(d), d_lower});
       return;
     }
     if (decay_ != Decay::kPerSlot) {
@@ -284,7 +285,7 @@ class Liger final : public Mixer {
   kernels::DecayGate gate_;
   DType compute_;
   int64_t hidden_;
-  std::vector<float> lower_;  // hgrn2, per key channel
+  HostTable<float> lower_;  // hgrn2, per key channel
   Linear project_;
   LigerRecurrence recurrence_;
   Rotation rotation_;

@@ -142,7 +142,7 @@ void LinearMixer::rotate(Exec& exec, const Sequence& sequence, const Tensor& row
                            .rotary_width = h.dk,
                            .base = *spec_.rope_base,
                            .direction = direction};
-  kernels::rope(exec, rope, sequence.positions, columns(rows, kind));
+  kernels::rope(exec, rope, sequence.positions.view(exec), columns(rows, kind));
 }
 
 void LinearMixer::prepare(Exec& exec, const Sequence& sequence, const Saved& f, Kind first,

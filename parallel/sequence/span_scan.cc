@@ -107,7 +107,7 @@ GatheredStates::GatheredStates(Exec& exec, Communicator& ranks, const State& min
   }
 }
 
-std::vector<State> GatheredStates::wait(Exec&) {
+std::vector<State> GatheredStates::wait() {
   if (pending_) pending_->wait();
   pending_.reset();
   packed_ = {};
@@ -135,7 +135,7 @@ ShiftedStates::ShiftedStates(Exec& exec, Communicator& ranks, const State& mine,
   pending_.reset();
 }
 
-State ShiftedStates::wait(Exec&) {
+State ShiftedStates::wait() {
   if (pending_) pending_->wait();
   pending_.reset();
   packed_ = {};
@@ -166,7 +166,7 @@ Entrance::Entrance(Exec& exec, Communicator& ranks, const Summary& mine, const T
 State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known) {
   if (gathered_) {
     const auto cut = static_cast<std::ptrdiff_t>(mine_.transition.size());
-    for (State& rank : gathered_->wait(exec)) {
+    for (State& rank : gathered_->wait()) {
       known.passes.push_back(rank.back());
       rank.pop_back();
       known.spans.push_back({State(rank.begin(), rank.begin() + cut),
@@ -176,7 +176,7 @@ State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known)
   }
   State entering = algebra.start(exec, passes_.elements());
   if (shifted_) {
-    State came = shifted_->wait(exec);
+    State came = shifted_->wait();
     return came.empty() ? entering : came;
   }
   if (ranks_.rank() > 0) entering = receive_state(exec, ranks_, entering, ranks_.rank() - 1);
@@ -204,7 +204,7 @@ Departure::Departure(Exec& exec, Communicator& ranks, const State& mine, const S
 State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known) {
   State d = zeros_like(exec, mine_);  // of the state that leaves rank r
   if (gathered_) {
-    const std::vector<State> own = gathered_->wait(exec);
+    const std::vector<State> own = gathered_->wait();
     const std::vector<State> entering = prefixes(exec, algebra, known, ranks_.size() - 1);
     for (int r = ranks_.size() - 1; r > ranks_.rank(); --r) {
       const auto i = static_cast<size_t>(r);
@@ -213,7 +213,7 @@ State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpa
     return d;
   }
   if (shifted_) {
-    State came = shifted_->wait(exec);
+    State came = shifted_->wait();
     return came.empty() ? d : came;
   }
   if (ranks_.rank() + 1 < ranks_.size()) d = receive_state(exec, ranks_, d, ranks_.rank() + 1);

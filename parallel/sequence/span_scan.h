@@ -29,7 +29,7 @@ struct KnownSpans {
 class GatheredStates {
  public:
   GatheredStates(Exec& exec, Communicator& ranks, const State& mine, const SpanTravel& travel);
-  std::vector<State> wait(Exec& exec);  // by rank
+  std::vector<State> wait();  // by rank
 
  private:
   State like_;
@@ -43,7 +43,7 @@ class ShiftedStates {
  public:
   ShiftedStates(Exec& exec, Communicator& ranks, const State& mine, int by,
                 const SpanTravel& travel);
-  State wait(Exec& exec);  // empty where no rank is on the other side
+  State wait();  // empty where no rank is on the other side
 
  private:
   State like_;

@@ -34,7 +34,7 @@ Tensor logits_of(Runtime& runtime, const std::string& checkpoint, const Tensor& 
     for (int64_t i = 0; i < length; ++i) rows.push_back(i);
     const Tensor ids = runtime.exec().empty({length}, DType::kI32);
     std::copy_n(host<int32_t>(tokens) + b * length, length, host<int32_t>(ids));
-    const Sequence sequence = make_sequence(runtime.exec(), {0, static_cast<int32_t>(length)});
+    const Sequence sequence = make_sequence({0, static_cast<int32_t>(length)});
     const Tensor logits = model.decode(runtime.exec(), ids, sequence, rows, states);
     std::copy_n(host<float>(logits), logits.elements(), host<float>(all) + b * length * vocab);
   }

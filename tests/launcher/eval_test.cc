@@ -32,7 +32,7 @@ std::vector<double> naive_losses(Exec& exec, const LoadedModel& model,
   for (int64_t i = 0; i < inputs; ++i) rows.push_back(i);
   ModelStage::States states;
   const Tensor logits =
-      model.decode(exec, ids, make_sequence(exec, {0, static_cast<int32_t>(inputs)}), rows, states);
+      model.decode(exec, ids, make_sequence({0, static_cast<int32_t>(inputs)}), rows, states);
   const int64_t vocab = logits.shape()[1];
   std::vector<double> losses;
   for (int64_t i = 0; i < inputs; ++i) {

@@ -35,11 +35,11 @@ TEST(Decoding, TokenByTokenGivesTheLogitsOfOnePass) {
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<int64_t>(i);
   ModelStage::States states;
   const Tensor whole =
-      model.decode(exec, ids(exec, tokens),
-                   make_sequence(exec, {0, static_cast<int32_t>(tokens.size())}), rows, states);
+      model.decode(exec, ids(exec, tokens), make_sequence({0, static_cast<int32_t>(tokens.size())}),
+                   rows, states);
   states.clear();
   for (size_t i = 0; i < tokens.size(); ++i) {
-    const Sequence next = make_sequence(exec, {0, 1}, {static_cast<int32_t>(i)});
+    const Sequence next = make_sequence({0, 1}, {static_cast<int32_t>(i)});
     const Tensor logits = model.decode(exec, ids(exec, {tokens[i]}), next, {0}, states);
     EXPECT_TRUE(Near(logits, whole.row_range(static_cast<int64_t>(i), 1), 1e-4)) << "token " << i;
   }

@@ -74,7 +74,7 @@ double loss_of(Runtime& runtime, const std::string& folder) {
     host<int32_t>(tokens)[i] = static_cast<int32_t>(i * 17 % 61);
     host<int32_t>(targets)[i] = static_cast<int32_t>(i * 29 % 61);
   }
-  const Sequence sequence = make_sequence(runtime.exec(), {0, 20, static_cast<int32_t>(count)});
+  const Sequence sequence = make_sequence({0, 20, static_cast<int32_t>(count)});
   return model.stage().evaluate(runtime.exec(), tokens, targets, sequence);
 }
 

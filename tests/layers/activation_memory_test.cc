@@ -68,7 +68,7 @@ class Wide {
   }
 
   double kib_per_token(ChunkStates states) {
-    Sequence sequence = make_sequence(rig_.exec, {0, kTokens});
+    Sequence sequence = make_sequence({0, kTokens});
     sequence.chunk_states = states;
     sequence.profile = &profile_;
     const Tensor x = rig_.normal("x", {kTokens, kWide}, 1.0, DType::kBF16);
@@ -90,7 +90,7 @@ class Wide {
     SavedStack saved;
     StepContext step;
     const auto go_on = [&](int32_t begin, int32_t count) {
-      const Sequence sequence = make_sequence(rig_.exec, {0, count}, {begin});
+      const Sequence sequence = make_sequence({0, count}, {begin});
       const Tensor x = rig_.normal("x", {count, kWide}, 1.0, DType::kBF16);
       mixer_->forward(rig_.exec, x, {sequence, &state, &step}, saved);
     };

@@ -78,7 +78,7 @@ class FoxSwitches : public testing::TestWithParam<const char*> {};
 
 TEST_P(FoxSwitches, GradientsAgreeWithDifferences) {
   FoxRig fox(std::string("heads = 4\nkv_heads = 2\ndk = 8\ndv = 12\n") + GetParam());
-  const Sequence sequence = make_sequence(fox.rig.exec, {0, 1, 14, 37});
+  const Sequence sequence = make_sequence({0, 1, 14, 37});
   const Tensor x = fox.rig.normal("x", {37, kHidden}),
                cotangent = fox.rig.normal("c", {37, kHidden});
   const auto loss = [&] { return dot(fox.forward(x, sequence), cotangent); };
@@ -107,7 +107,7 @@ TEST(Fox, ProIsAllFourSwitches) {
   FoxRig pro("heads = 2\npro = true");
   FoxRig four("heads = 2\nqk_norm = true\noutput_norm = true\noutput_gate = true\nkv_shift = true");
   const Tensor x = pro.rig.normal("x", {29, kHidden});
-  const Sequence sequence = make_sequence(pro.rig.exec, {0, 11, 29});
+  const Sequence sequence = make_sequence({0, 11, 29});
   EXPECT_TRUE(SameBits(pro.forward(x, sequence), four.forward(x, sequence)));
 }
 
@@ -119,7 +119,7 @@ TEST(Fox, ProLosesWhatIsSetToFalse) {
     for (const char* name : all) others += fmt::format("{} = {}\n", name, name != without);
     FoxRig less(fmt::format("heads = 2\npro = true\n{} = false", without)), same(others);
     const Tensor x = less.rig.normal("x", {29, kHidden});
-    const Sequence sequence = make_sequence(less.rig.exec, {0, 11, 29});
+    const Sequence sequence = make_sequence({0, 11, 29});
     EXPECT_EQ(less.store.all().size(), same.store.all().size()) << without;
     EXPECT_TRUE(SameBits(less.forward(x, sequence), same.forward(x, sequence))) << without;
   }
@@ -141,7 +141,7 @@ TEST(Fox, IsSoftmaxAttentionWithoutItsGate) {
   }
   publish(fox.rig.exec, store);
   const Tensor x = fox.rig.normal("x", {29, kHidden});
-  const Sequence sequence = make_sequence(fox.rig.exec, {0, 11, 29});
+  const Sequence sequence = make_sequence({0, 11, 29});
   SavedStack saved;
   EXPECT_TRUE(
       SameBits(fox.forward(x, sequence), softmax->forward(fox.rig.exec, x, {sequence}, saved)));
@@ -157,7 +157,7 @@ TEST(Fox, PruningChangesTheOutputByNoMoreThanItPromises) {
     FoxRig whole(std::string(norm) + "heads = 2\nacp = false");
     FoxRig pruned(std::string(norm) + "heads = 2\nacp = true");
     const Tensor x = whole.rig.normal("x", {700, kHidden});
-    const Sequence sequence = make_sequence(whole.rig.exec, {0, 700});
+    const Sequence sequence = make_sequence({0, 700});
     // Weights of e^-10 move between values, which are a few times as large as their averages.
     const double allowed = 10 * std::exp(-10.0);
     EXPECT_TRUE(Near(pruned.forward(x, sequence), whole.forward(x, sequence), allowed));
@@ -181,7 +181,7 @@ struct LongFox {
     publish(fox.rig.exec, fox.store);
   }
   Tensor forward(const Tensor& x, int32_t tokens) {
-    const Sequence sequence = make_sequence(fox.rig.exec, {0, tokens});
+    const Sequence sequence = make_sequence({0, tokens});
     SavedStack saved;
     step = {};
     return fox.mixer->forward(fox.rig.exec, x, {sequence, nullptr, &step}, saved);

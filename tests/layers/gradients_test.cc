@@ -162,7 +162,7 @@ class WholeModel : public Gradients {
   void expect_gradients(const Config& config, Recompute recompute = Recompute::kNone) {
     const ModelStage model(config.model, recompute, DType::kF32, store);
     prepare();
-    const Sequence sequence = make_sequence(rig.exec, {0, 19, 31});
+    const Sequence sequence = make_sequence({0, 19, 31});
     const Tensor tokens = rig.exec.empty({31}, DType::kI32),
                  targets = rig.exec.empty({31}, DType::kI32);
     for (int i = 0; i < 31; ++i) {

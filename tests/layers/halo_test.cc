@@ -28,7 +28,7 @@ std::vector<Sent> sent_by(const std::string& law, int ranks, int64_t rows, int32
     const Made made(rig, exec, law, 4, here);
     std::vector<int32_t> documents;
     for (int32_t r = 0; r <= rows; ++r) documents.push_back(r * length);
-    const Sequence sequence = make_sequence(exec, documents, rows, sequence_ranks);
+    const Sequence sequence = make_sequence(documents, rows, sequence_ranks);
     const Tensor x = rig.normal("x", {sequence.tokens(), kHidden});
     SavedStack saved;
     StepContext step;

@@ -56,7 +56,7 @@ class InnerRules : public Gradients, public testing::WithParamInterface<std::str
     const MemoryGates gates(b, {.routed = 1}, kHeads, rule.gates);
     const auto core = rule.core(b);
     prepare();
-    const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
+    const Sequence sequence = make_sequence({0, kTokens});
     const Tensor index = rig.exec.zeros({kTokens, 1}, DType::kI32);
     const MemoryRows memory = rows_of_memories(rig.exec, sequence, index, 1);
     SavedStack saved;

@@ -12,7 +12,7 @@ class LatentCache : public Gradients {};
 
 TEST_F(LatentCache, HoldsOneNarrowRowPerToken) {
   Made made(rig, rig.exec, "mla,rope_width = 4\nrope = true\nkv_rank = 6");
-  const Sequence sequence = make_sequence(rig.exec, {0, 19});
+  const Sequence sequence = make_sequence({0, 19});
   MixerState state;
   SavedStack saved;
   StepContext step;

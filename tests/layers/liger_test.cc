@@ -57,7 +57,7 @@ TEST_F(Liger, IsSoftmaxAttentionWithoutItsRecurrence) {
     std::copy_n(host<float>(from), from.elements(), host<float>(to));
   }
   publish(rig.exec, plain);
-  const Sequence sequence = make_sequence(rig.exec, {0, 5, kTokens});
+  const Sequence sequence = make_sequence({0, 5, kTokens});
   const Tensor x = rig.normal("x", {kTokens, kHidden});
   SavedStack a, b;
   const Tensor want = softmax->forward(rig.exec, x, {sequence}, a);

@@ -47,7 +47,7 @@ TEST_F(SharedLowerBounds, AddUpTheGradientsOfTheirLayers) {
   const OptionTable options = OptionTable::parse("heads = 2\nlower_bounds = \"shared\"");
   const auto first = layer(0, options), second = layer(1, options), third = layer(2, options);
   prepare();
-  const Sequence sequence = make_sequence(rig.exec, {0, 9, 21});
+  const Sequence sequence = make_sequence({0, 9, 21});
   const Tensor x = rig.normal("x", {21, kHidden}), cotangent = rig.normal("c", {21, kHidden});
   const auto loss = [&] {
     SavedStack saved;

@@ -139,7 +139,7 @@ struct InPieces {
     std::vector<Sequence> sequences;
     for (size_t i = 0; i < borders.size(); ++i) {
       const int32_t begin = i == 0 ? 0 : borders[i - 1], count = borders[i] - begin;
-      sequences.push_back(make_sequence(rig.exec, {0, count}, {begin}));
+      sequences.push_back(make_sequence({0, count}, {begin}));
       const Tensor part = mixer.forward(rig.exec, x.row_range(begin, count),
                                         {sequences[i], &state, &steps[i]}, saved[i]);
       put(part, y, begin);
@@ -189,7 +189,7 @@ struct OverRanks {
       Communicator &tensor = mesh.over({Axis::kTensor}), &ranks = mesh.over({Axis::kSequence});
       Rig mine(1);
       Made made(mine, exec, name, degrees.heads, layout.here, &tensor, degrees.type);
-      const Sequence sequence = make_sequence(exec, documents, rows, ranks, degrees.travel);
+      const Sequence sequence = make_sequence(documents, rows, ranks, degrees.travel);
       const Tensor part = exec.empty({sequence.tokens(), kHidden}),
                    d_part = exec.empty({sequence.tokens(), kHidden});
       move(sequence, ranks, rows, [&](int64_t local, int64_t whole) {

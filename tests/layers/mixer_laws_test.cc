@@ -43,7 +43,7 @@ TEST_P(MixerLaws, Gradient) {
   const auto mixer = make_mixer(name_in(GetParam()), MixerBuild{build().in("mixer"), options});
   prepare();
   // A document of one token, odd ones.
-  const Sequence sequence = make_sequence(rig.exec, {0, 1, 14, 37});
+  const Sequence sequence = make_sequence({0, 1, 14, 37});
   const Tensor x = rig.normal("x", {37, kHidden}),
                cotangent = rig.normal("cotangent", {37, kHidden});
   const auto loss = [&] {
@@ -62,9 +62,9 @@ TEST_P(MixerLaws, Gradient) {
 
 TEST_P(MixerLaws, Packing) {
   const Tensor x = rig.normal("x", {29, kHidden});
-  const Tensor together = forward(x, make_sequence(rig.exec, {0, 11, 29}));
-  const Tensor first = forward(x.row_range(0, 11), make_sequence(rig.exec, {0, 11}));
-  const Tensor second = forward(x.row_range(11, 18), make_sequence(rig.exec, {0, 18}));
+  const Tensor together = forward(x, make_sequence({0, 11, 29}));
+  const Tensor first = forward(x.row_range(0, 11), make_sequence({0, 11}));
+  const Tensor second = forward(x.row_range(11, 18), make_sequence({0, 18}));
   EXPECT_TRUE(Near(together.row_range(0, 11), first, 1e-6));
   EXPECT_TRUE(Near(together.row_range(11, 18), second, 1e-6));
 }
@@ -74,7 +74,7 @@ TEST_P(MixerLaws, Packing) {
 TEST_P(MixerLaws, Causality) {
   const bool prunes = GetParam().find("acp = true") != std::string::npos;
   for (const auto& [tokens, changed] : {std::pair(23, 17), std::pair(300, 210)}) {
-    const Sequence sequence = make_sequence(rig.exec, {0, tokens});
+    const Sequence sequence = make_sequence({0, tokens});
     const Tensor x = rig.normal("x", {tokens, kHidden});
     const Tensor before = forward(x, sequence);
     host<float>(x)[changed * kHidden + 3] += 1.0f;
@@ -132,7 +132,7 @@ double dot_all(const State& a, const State& b) {
 std::vector<SpanRecord> record(Rig& rig, const Mixer& mixer, const Tensor& x, int32_t begin,
                                int32_t end, MixerState& state) {
   std::vector<SpanRecord> records;
-  Sequence sequence = make_sequence(rig.exec, {0, end - begin}, {begin});
+  Sequence sequence = make_sequence({0, end - begin}, {begin});
   sequence.records = &records;
   SavedStack saved;
   StepContext step;
@@ -265,7 +265,7 @@ TEST_P(MixerLaws, ParallelTravel) {
 std::vector<Tensor> gradients(Rig& rig, const std::string& law, const Tensor& x, const Tensor& dy,
                               ChunkStates states) {
   const Made made(rig, rig.exec, law);
-  Sequence sequence = make_sequence(rig.exec, {0, 3, kTokens});
+  Sequence sequence = make_sequence({0, 3, kTokens});
   sequence.chunk_states = states;
   SavedStack saved;
   StepContext step;

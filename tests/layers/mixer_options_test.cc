@@ -44,7 +44,7 @@ class MixerOptions : public Gradients {
     publish(rig.exec, *parts_);
     SavedStack saved;
     StepContext step;
-    const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
+    const Sequence sequence = make_sequence({0, kTokens});
     return made->forward(rig.exec, x_, {sequence, nullptr, &step}, saved);
   }
 
@@ -222,7 +222,7 @@ TEST_F(MixerOptions, TurningTheSameKeyAroundStaysExact) {
     }
     const naive::Rows rows{kLong, 1, kKey, kValue, 1.0, numbers(q), numbers(k), numbers(v)};
     const Numbers want = naive::delta(rows, numbers(beta), zero);
-    const Sequence sequence = make_sequence(rig.exec, {0, kLong});
+    const Sequence sequence = make_sequence({0, kLong});
     SavedStack saved;
     const DeltaRecurrence rule({1, 1, kKey, kValue, 1.0f});
     EXPECT_TRUE(Near(rule.forward(rig.exec, {q, k, v, beta, {}}, sequence, nullptr, saved), want,

@@ -97,7 +97,7 @@ TEST_P(MixerPrecision, Parallel) {
   const OverRanks one = over(1), two = over(2);
   SavedStack saved;
   StepContext step;
-  const Sequence sequence = make_sequence(rig.exec, documents);
+  const Sequence sequence = make_sequence(documents);
   const Tensor y = wide->mixer->forward(rig.exec, x, {sequence, nullptr, &step}, saved);
   const Tensor dx = wide->mixer->backward(rig.exec, dy, {sequence, nullptr, &step}, saved);
   expect_as_near(two.y, one.y, y, "y");
@@ -153,7 +153,7 @@ class Transitions : public testing::TestWithParam<Isa> {
 };
 
 TEST_P(Transitions, OfNarrowKeysAreCarriedInFullPrecision) {
-  const Sequence sequence = make_sequence(rig.exec, {0, kRows});
+  const Sequence sequence = make_sequence({0, kRows});
   const Tensor g = rig.exec.zeros({kRows, kWidth}), beta = rig.exec.empty({kRows, 1});
   const DeltaRecurrence delta({1, 1, kWidth, kWidth, 1.0f});
   const RankOneRecurrence rank_one({1, kWidth, kWidth, 1.0f});

@@ -59,7 +59,7 @@ Outputs naive(const Inputs& in, int64_t tokens) {
 struct Problem {
   Problem(Rig& rig, int64_t tokens, double gates)
       : tokens(tokens),
-        sequence(make_sequence(rig.exec, {0, static_cast<int32_t>(tokens)})),
+        sequence(make_sequence({0, static_cast<int32_t>(tokens)})),
         q(rig.normal("q", {tokens, kHeads * kKey})),
         k(rig.normal("k", {tokens, kHeads * kKey})),
         v(rig.normal("v", {tokens, kHeads * kValue})),
@@ -123,7 +123,7 @@ TEST(MlstmRecurrence, AgreesWithTheStabilisedFormTokenByToken) {
       SavedStack saved;
       const Tensor q = p.q.row_range(t, 1), k = p.k.row_range(t, 1), v = p.v.row_range(t, 1),
                    i = p.i.row_range(t, 1), f = p.f.row_range(t, 1);
-      const Sequence one = make_sequence(rig.exec, {0, 1});
+      const Sequence one = make_sequence({0, 1});
       const Numbers row =
           numbers(p.recurrence.forward(rig.exec, {q, k, v, i, f}, one, &state, saved));
       h.insert(h.end(), row.begin(), row.end());

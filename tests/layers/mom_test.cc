@@ -43,7 +43,7 @@ TEST_F(Mom, SendsTiesToTheLowerMemoriesAndLeavesTheOthersAlone) {
   Parameter& router = *store.find("t.router.weight");
   kernels::fill(rig.exec, router.master, 0.0f);
   publish(rig.exec, store);
-  const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
+  const Sequence sequence = make_sequence({0, kTokens});
   SavedStack saved;
   MixerState state;
   StepContext step;
@@ -65,7 +65,7 @@ TEST_F(Mom, WhatATokenDoesToMemoriesItDoesNotGoToIsNothing) {
     kernels::fill(rig.exec, made.store.find("t.router.weight")->master, 0.0f);
     publish(rig.exec, made.store);
     std::vector<SpanRecord> records;
-    Sequence sequence = make_sequence(rig.exec, {0, 1});
+    Sequence sequence = make_sequence({0, 1});
     sequence.records = &records;
     SavedStack saved;
     MixerState state;
@@ -104,7 +104,7 @@ Tensor forward(Rig& rig, const std::string& mixer, const std::string& text, cons
   publish(rig.exec, store);
   SavedStack saved;
   StepContext step;
-  const Sequence sequence = make_sequence(rig.exec, {0, 9, kTokens});
+  const Sequence sequence = make_sequence({0, 9, kTokens});
   return made->forward(rig.exec, x, {sequence, nullptr, &step}, saved);
 }
 

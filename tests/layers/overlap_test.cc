@@ -121,7 +121,7 @@ struct BlockOnRank {
                  &ranks);
   }
   Tensor backward(Rig& rig, Overlap overlap) {
-    const Sequence sequence = make_sequence(rig.exec, {0, kTokens});
+    const Sequence sequence = make_sequence({0, kTokens});
     StepContext context{.overlap = overlap};
     SavedStack saved;
     const Tensor x = rig.normal("x", {kTokens / 2, kHidden}),

@@ -29,8 +29,8 @@ struct OnRank {
     initialize(rig.exec, store, 3);
     zero_gradients(rig.exec, store);
     const bool spans = axis == Axis::kSequence;
-    const Sequence sequence = spans ? make_sequence(rig.exec, {0, 9, kTokens}, 1, ranks)
-                                    : make_sequence(rig.exec, {0, 9, kTokens});
+    const Sequence sequence =
+        spans ? make_sequence({0, 9, kTokens}, 1, ranks) : make_sequence({0, 9, kTokens});
     const int64_t tokens = spans ? sequence.tokens() : kTokens / world.size();
     StepContext context;
     SavedStack saved;

@@ -66,7 +66,7 @@ Results over_ranks(const Rule& rule, int ranks, const std::vector<int32_t>& docu
   run_ranks(ranks, [&](ThreadComm& comm, Exec& exec) {
     Rig rig(1);
     const int64_t tokens = documents.back(), width = kHeads * kWidth;
-    const Sequence sequence = make_sequence(exec, documents, 1, comm);
+    const Sequence sequence = make_sequence(documents, 1, comm);
     const auto span = sequence.spans[static_cast<size_t>(comm.rank())];
     const auto mine = [&](const char* name, int64_t columns) {
       return rig.normal(name, {tokens, columns}).row_range(span.begin, span.end - span.begin);

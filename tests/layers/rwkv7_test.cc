@@ -49,7 +49,7 @@ class FirstValue : public Gradients {
 
   OptionTable options = OptionTable::parse("heads = 2\ndecay_rank = 5\nvalue_rank = 3\n");
   std::vector<std::unique_ptr<Mixer>> mixers;
-  Sequence sequence = make_sequence(rig.exec, {0, 5, 19});
+  Sequence sequence = make_sequence({0, 5, 19});
   Tensor x = rig.normal("x", {19, kHidden}), cotangent = rig.normal("cotangent", {19, kHidden});
 };
 

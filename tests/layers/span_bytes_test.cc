@@ -86,7 +86,7 @@ std::vector<Sent> sent_by(const std::string& name, int ranks, int32_t length,
     const Made made(rig, exec, name);
     std::vector<int32_t> documents;
     for (int32_t r = 0; r <= kRows; ++r) documents.push_back(r * length);
-    Sequence sequence = make_sequence(exec, documents, kRows, comm, travel);
+    Sequence sequence = make_sequence(documents, kRows, comm, travel);
     std::vector<SpanRecord> records;
     sequence.records = &records;
     const Tensor x = rig.normal("x", {sequence.tokens(), kHidden});

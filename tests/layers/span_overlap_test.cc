@@ -22,7 +22,7 @@ bool is_prefix(const std::string& law) {
   Rig rig(1);
   const Made made(rig, rig.exec, law);
   std::vector<SpanRecord> records;
-  Sequence sequence = make_sequence(rig.exec, {0, kLength});
+  Sequence sequence = make_sequence({0, kLength});
   sequence.records = &records;
   SavedStack saved;
   StepContext step;
@@ -38,7 +38,7 @@ struct OnRank {
   OnRank(ThreadComm& world, Exec& exec, const std::string& law, const SpanTravel& travel)
       : ranks(world),
         made(rig, exec, law, 4, place(world)),
-        sequence(make_sequence(exec, {0, kLength}, 1, ranks, travel)),
+        sequence(make_sequence({0, kLength}, 1, ranks, travel)),
         x(rig.normal("x", {sequence.tokens(), kHidden})) {}
   static Coordinates place(const Communicator& world) {
     Coordinates here;

@@ -160,7 +160,7 @@ std::vector<Sent> sent_by(const std::string& mixer, int ranks, int32_t length, i
     const Made made(mine, exec, mixer, 4, {}, nullptr, type);
     std::vector<int32_t> documents;
     for (int32_t r = 0; r <= batch; ++r) documents.push_back(r * length);
-    const Sequence sequence = make_sequence(exec, documents, batch, comm);
+    const Sequence sequence = make_sequence(documents, batch, comm);
     const Tensor x = mine.normal("x", {sequence.tokens(), kHidden}, 1, type),
                  dy = mine.normal("dy", {sequence.tokens(), kHidden});
     SavedStack saved;

@@ -63,7 +63,7 @@ TEST_P(TensorLaws, CarryTheStatesOfTheirHeads) {
       StepContext step;
       const Tensor part = exec.empty({count, kHidden});
       std::copy_n(host<float>(x) + at * kHidden, count * kHidden, host<float>(part));
-      const Sequence sequence = make_sequence(exec, {0, count}, {at});
+      const Sequence sequence = make_sequence({0, count}, {at});
       const Tensor out = made.mixer->forward(exec, part, {sequence, &state, &step}, saved);
       comm.all_reduce(exec, out, ReduceOp::kSum);
       if (comm.rank() == 0) {

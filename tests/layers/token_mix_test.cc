@@ -13,7 +13,7 @@ constexpr int64_t kWidth = 5;
 TEST(PreviousToken, IsTheRowBeforeOrWhatEntered) {
   Rig rig;
   const PreviousToken previous(kWidth);
-  const Sequence sequence = make_sequence(rig.exec, {0, 1, 1, 4});  // the second document is empty
+  const Sequence sequence = make_sequence({0, 1, 1, 4});  // the second document is empty
   const Tensor x = rig.normal("x", {4, kWidth}), before = rig.exec.empty(x.shape());
   State state = {rig.normal("state", {3, 1, kWidth})};
   const Tensor history = state[0].reshaped({3, kWidth});
@@ -33,7 +33,7 @@ TEST(PreviousToken, IsTheRowBeforeOrWhatEntered) {
 TEST(PreviousToken, BackwardIsTheTranspose) {
   Rig rig;
   const PreviousToken previous(kWidth);
-  const Sequence sequence = make_sequence(rig.exec, {0, 1, 1, 4, 9});
+  const Sequence sequence = make_sequence({0, 1, 1, 4, 9});
   const Tensor x = rig.normal("x", {9, kWidth}), before = rig.exec.empty(x.shape());
   const Tensor entering = rig.normal("state", {4, 1, kWidth});
   const Tensor d_before = rig.normal("d_before", x.shape()), dx = rig.exec.zeros(x.shape());
