@@ -14,7 +14,7 @@ Tensor times(Exec& exec, const Tensor& x, float factor) {
   return y;
 }
 
-Sequence with_memory(const Sequence& sequence, SpanMemory& memory) {
+Sequence with_memory(const Sequence& sequence, RecomputeCache& memory) {
   Sequence own = sequence;
   own.memory = &memory;
   return own;

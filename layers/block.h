@@ -5,15 +5,15 @@
 #include "layers/basic/rms_norm.h"
 #include "layers/context/feed_forward.h"
 #include "layers/context/mixer.h"
-#include "layers/context/span_memory.h"
+#include "layers/context/recompute_cache.h"
 
 namespace weft {
 
-// What a block keeps from forward to backward. What is computed again asks no sequence rank again:
-// states and rows that came from them are kept (layers/context/span_memory.h). Tokens that tensor
-// ranks gather, rows of experts, and keys and values of softmax attention travel once more: to keep
-// them would be to keep what recompute gives up, as much as the mixer's or the experts' whole
-// input.
+// Tensors that a block keeps from forward to backward. Recomputing exchanges nothing with sequence
+// ranks again: states and rows that came from them are kept (layers/context/recompute_cache.h).
+// Tokens that tensor ranks gather, rows of experts, and keys and values of softmax attention are
+// exchanged once more: keeping them would keep what recompute gives up, as much as the whole input
+// of the mixer or the experts.
 enum class Recompute : uint8_t {
   kNone,       // everything backward needs
   kSelective,  // the mixer's inside is computed again (its memory grows fastest with width and
@@ -54,7 +54,7 @@ class Block {
   struct Kept {  // in place of what is computed again
     Tensor x;
     std::optional<Routing> routing;
-    SpanMemory told;
+    RecomputeCache told;
   };
 
   // Norm and mixer, whose result is a part of a sum over the tensor ranks.

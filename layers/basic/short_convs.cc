@@ -28,8 +28,8 @@ ConvsForward::ConvsForward(Exec& exec, std::vector<Part> parts, const MixerConte
     : parts_(std::move(parts)), context_(context) {
   const Sequence& sequence = context.sequence;
   if (!together(parts_, sequence)) return;
-  if (sequence.memory != nullptr) told_ = &sequence.memory->next();
-  if (told_ != nullptr && sequence.memory->replays()) return;
+  if (sequence.memory != nullptr) cached_ = &sequence.memory->next();
+  if (cached_ != nullptr && sequence.memory->replays()) return;
   State mine;
   for (const Part& part : parts_) {
     const Summary summary = part.conv->rule().summarize(exec, {part.x, part.y}, sequence);
@@ -56,9 +56,9 @@ void ConvsForward::finish(Exec& exec, SavedStack& saved) {
                                : one_of(came, i);
       append(entering, to_documents(exec, sequence, rule, chains));
     }
-    if (told_ != nullptr) told_->entering = entering;
+    if (cached_ != nullptr) cached_->entering = entering;
   } else {
-    entering = told_->entering;
+    entering = cached_->entering;
   }
   NothingKept nothing;
   for (size_t i = 0; i < parts_.size(); ++i) {

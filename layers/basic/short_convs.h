@@ -26,7 +26,7 @@ class ConvsForward {
  private:
   std::vector<Part> parts_;
   const MixerContext& context_;
-  SpanMemory::Entry* told_ = nullptr;
+  RecomputeCache::Entry* cached_ = nullptr;
   std::optional<ShiftedStates> arriving_;
 };
 

@@ -17,7 +17,7 @@ class Communicator;
 // How the products of experts are computed; the numbers are the same (layers/moe/expert_compute.h).
 enum class ExpertMode : uint8_t { kGrouped, kLoop, kBlockSparse };
 
-// What a layer needs to declare its weights.
+// Everything that a layer needs to declare its weights.
 struct Build {
   ParameterStore& store;
   std::string scope;   // "block.3.mixer."

@@ -16,8 +16,8 @@
 
 namespace weft {
 
-// What a mixture of experts (or of memories, in a mixer) reports of one forward pass. Plain
-// numbers, added up by the trainer.
+// Report of a mixture of experts (or of memories, in a mixer) on one forward pass. Plain numbers,
+// added up by the trainer.
 struct MoeReport {
   int64_t layer = 0;
   bool memories = false;      // of the layer's mixer, not of its experts
@@ -50,13 +50,13 @@ struct Routing {
   Tensor fraction;       // [runs, experts]: shares of pairs, constants for differentiation
   int64_t tokens = 0;    // of the micro-batch, over all ranks that share it
   kernels::ExpertOrder order;
-  // What travels between the ranks that share the experts; null where all experts are here.
+  // Exchange between the ranks that share the experts; null where all experts are here.
   std::shared_ptr<const ExpertExchange> exchange = {};
 
   kernels::Routed views() const { return {probabilities, index, weight, log_sum_exp}; }
 };
 
-// What of a routing is only told, by token.
+// Statistics of a routing by token, which are reported and not differentiated.
 struct RoutingNotes {
   Tensor entropy, margin;  // f32 [tokens], as in kernels::Routed
   Tensor bad_token;        // i64 [1]
@@ -74,7 +74,7 @@ struct RoutingNotes {
 // The experts chosen for the tokens of a micro-batch, i32 [tokens, active], by layer.
 using Choices = std::map<int64_t, Tensor>;
 
-// What the layers of a stage share during one micro-batch.
+// State that the layers of a stage share during one micro-batch.
 struct StepContext {
   float aux_scale = 1.0f;  // share of this micro-batch in the step's balance and z losses
   int64_t row_tokens = 0;  // tokens of one sequence in this rank's span; 0: the micro-batch is one
@@ -84,7 +84,7 @@ struct StepContext {
   // The ranks that hold the other tokens of this micro-batch: statistics of its tokens are summed
   // over them. Null: all tokens are here.
   Communicator* token_ranks = nullptr;
-  // The same for what every tensor rank computes for the whole span: mixers.
+  // As token_ranks, for parts that every tensor rank computes for the whole span: mixers.
   Communicator* span_ranks = nullptr;
   // The ranks that share the experts, with tokens of their own each. Null: all experts are here.
   Communicator* expert_ranks = nullptr;
@@ -92,7 +92,7 @@ struct StepContext {
   Overlap overlap = Overlap::kOn;
   std::vector<MoeReport> reports = {};  // one per mixture of experts or memories, in layer order
 
-  // What crosses layers: the values of the first RWKV-7 layer, which the later ones mix with
+  // Tensors that cross layers: the values of the first RWKV-7 layer, which the later ones mix with
   // theirs, and the gradient that they send back.
   Tensor first_value = {}, d_first_value = {};
   int64_t first_value_layer = -1;  // that set it, if it is one of this stage

@@ -11,12 +11,12 @@
 
 namespace weft {
 
-// What a mixer sees beside its input.
+// Everything that a mixer reads beside its input.
 struct MixerContext {
   const Sequence& sequence;
   // Forward: enters as before the tokens, leaves as after them. Backward: enters as the gradient of
-  // the leaving state, leaves as that of the entering one. Null: documents start here and nobody
-  // asks.
+  // the leaving state, leaves as that of the entering one. Null: documents start here, and the
+  // leaving state is not wanted.
   MixerState* state = nullptr;
   StepContext* step = nullptr;  // null outside training
 
@@ -62,15 +62,15 @@ struct HeadOptions {
   int kv_replicas =
       1;  // neighbouring ranks with the same kv heads, when those are fewer than ranks
 
-  // Of numbers for every head of the layer, those for the heads here.
+  // Slice of a per-head vector for the heads on this rank.
   std::vector<float> here(const std::vector<float>& all) const {
     return {all.begin() + first_head, all.begin() + first_head + heads};
   }
 };
 void fields(FieldVisitor& f, HeadOptions& c);
-// The same without kv_heads: every head has keys and values of its own.
+// As above without kv_heads: every head has keys and values of its own.
 void head_fields(FieldVisitor& f, int64_t& heads, int64_t& dk, int64_t& dv);
-// Of heads, widths, ranks: products of two such numbers are far from overflow.
+// Limit of heads, widths, ranks: products of two such numbers are far from overflow.
 inline constexpr double kLargestExtent = 1 << 20;
 
 // Where an option was written, for messages: "tiny.toml:12:9: model.layer.L.heads".

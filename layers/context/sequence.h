@@ -18,11 +18,11 @@ namespace weft {
 struct Chain {
   int32_t first = 0, last = 0;  // documents of this rank
   bool continues = false;       // the first document started on a rank before
-  bool passes() const { return continues && first == last; }  // what enters also leaves
+  bool passes() const { return continues && first == last; }  // the entering state leaves too
 };
 
-// What a stateful part of a mixer did to the documents of a span; kept where the algebra's laws are
-// checked.
+// Record of how a stateful part of a mixer changed the documents of a span, for tests of the
+// algebra's laws.
 struct SpanRecord {
   const SpanAlgebra* algebra = nullptr;
   Summary summary;
@@ -36,7 +36,7 @@ struct CoreProfile {
   std::set<std::string, std::less<>> programs;
 };
 
-// Adds the time of its own life, but for what is not meant.
+// Adds its lifetime to *seconds, minus the time spent in without().
 class CoreTimer {
  public:
   explicit CoreTimer(double* seconds) : seconds_(seconds), start_(Clock::now()) {}
@@ -59,11 +59,11 @@ class CoreTimer {
   Clock::time_point start_;
 };
 
-// What backward knows of the states between the chunks of a document: nothing, it forms them again
-// from what the chunks read, or what forward kept of them. The numbers are the same.
+// States between the chunks of a document: recomputed by backward, or kept by forward. The numbers
+// are the same.
 enum class ChunkStates : uint8_t { kRecomputed, kKept };
 
-class SpanMemory;  // layers/context/span_memory.h
+class RecomputeCache;  // layers/context/recompute_cache.h
 
 // How the flat rows of a micro-batch form documents. Row borders of the batch are document borders
 // too; nothing (state, attention, convolution, position) crosses one.
@@ -81,10 +81,10 @@ struct Sequence {
   std::vector<Span> spans = {};     // by rank
   std::vector<int32_t> whole = {};  // offsets of the documents of the whole batch
 
-  // Where to keep what each part did, and how long it took; null: nowhere.
+  // Where to add records and times of each part; null: nowhere.
   std::vector<SpanRecord>* records = nullptr;
   CoreProfile* profile = nullptr;
-  SpanMemory* memory = nullptr;  // of a forward pass that is computed twice, or again
+  RecomputeCache* memory = nullptr;  // of a forward pass that is computed twice, or again
   ChunkStates chunk_states = ChunkStates::kRecomputed;
 
   int64_t tokens() const { return documents.back(); }
@@ -94,10 +94,10 @@ struct Sequence {
 
 Sequence make_sequence(std::vector<int32_t> documents);
 
-// The same with documents that began earlier: `starts` tokens of each came before (decoding).
+// As above for documents that began earlier: `starts` tokens of each came before (decoding).
 Sequence make_sequence(std::vector<int32_t> documents, const std::vector<int32_t>& starts);
 
-// What this rank holds of a batch of `rows` rows of equal length, cut into documents at `whole`.
+// This rank's part of a batch of `rows` rows of equal length, cut into documents at `whole`.
 // Spans differ by at most one token.
 Sequence make_sequence(std::vector<int32_t> whole, int64_t rows, Communicator& ranks,
                        const SpanTravel& travel = {});

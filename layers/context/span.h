@@ -1,7 +1,7 @@
 #pragma once
 
+#include "layers/context/recompute_cache.h"
 #include "layers/context/sequence.h"
-#include "layers/context/span_memory.h"
 
 namespace weft {
 

@@ -8,8 +8,9 @@
 
 namespace weft {
 
-// What the tokens before a span leave for a mixer, part by part: "recurrence", the last inputs of a
-// convolution, a cache of keys. A part that is not there is at the start of its documents.
+// The state that the tokens before a span leave for a mixer, part by part: "recurrence", the last
+// inputs of a convolution, a cache of keys. A part that is not there is at the start of its
+// documents.
 class MixerState {
  public:
   State& part(std::string_view name) {

@@ -66,7 +66,7 @@ class AffineRecurrence : public Recurrence<In, Grad, Keep> {
   }
 
  protected:
-  // Gradients that nobody reads; `hold` keeps their memory.
+  // Gradients that are not read; `hold` keeps their memory.
   virtual Grad scratch_gradients(Exec& exec, const In& in, std::vector<Tensor>& hold) const = 0;
 
   static View scratch_like(Exec& exec, ConstView view, std::vector<Tensor>& hold) {

@@ -77,9 +77,9 @@ Tensor AttentionRows::forward(Exec& exec, const AttentionInputs& in,
     WEFT_CHECK(cache == nullptr, "a cache cannot enter documents that {} ranks share",
                sequence.ranks->size());
     f.seen = seen_rows(sequence, options_.window);
-    RowEntrance entrance(exec, *sequence.ranks, chain_rows(exec, rows(in), sequence, f.seen),
+    RowExchange exchange(exec, *sequence.ranks, chain_rows(exec, rows(in), sequence, f.seen),
                          f.seen, sequence.travel);
-    f.keys = append_to_chains(exec, rows(in), sequence, entrance.state(exec, *this));
+    f.keys = append_to_chains(exec, rows(in), sequence, exchange.state(exec, *this));
   } else if (cache != nullptr) {
     State entering;
     if (sequence.records != nullptr) entering = cached_rows(exec, *cache, options_.window);
@@ -109,7 +109,7 @@ void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const Attent
                                 {gradients.q, gradients.k, gradients.v, gradients.log_forget});
     return;
   }
-  // Of all rows that were seen, in f32 until what other spans have for them is added.
+  // Gradients of all rows that were seen, in f32 until those from other spans are added.
   const int64_t count = a.k.rows();
   const Tensor dk = exec.empty({count, a.k.width()}),
                dv = exec.empty({count, options_.heads.kv_heads * options_.heads.dv});
@@ -127,10 +127,11 @@ void AttentionRows::backward(Exec& exec, const AttentionInputs& in, const Attent
   if (df.defined()) d.push_back(df);
   if (sequence.is_split()) {
     saved.hold();
-    RowDeparture departure(exec, *sequence.ranks, *this, chain_gradients(exec, f.keys, sequence, d),
-                           f.seen, sequence.travel);
+    RowGradientExchange exchange(exec, *sequence.ranks, *this,
+                                 chain_gradients(exec, f.keys, sequence, d), f.seen,
+                                 sequence.travel);
     saved.run_held(exec);  // gradients of weights above, while those of the rows travel
-    add_chain_gradients(exec, f.keys, sequence, departure.gradient(exec), d);
+    add_chain_gradients(exec, f.keys, sequence, exchange.gradient(exec), d);
   } else {
     State none;
     cache_gradients(exec, f.keys, sequence, d, d_cache == nullptr ? none : *d_cache);

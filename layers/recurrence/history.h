@@ -4,7 +4,7 @@
 
 namespace weft {
 
-// What the tokens of a span do to a history, the last rows of the tokens before:
+// How the tokens of a span change a history, the last rows of the tokens before:
 //   transition: how many rows the span adds, f32 [n], at most `rows`; update: these rows at the
 //   end, zeros before them, f32 [n, rows, width].
 Summary history_summary(Exec& exec, ConstView x, const Sequence& sequence, int64_t rows);

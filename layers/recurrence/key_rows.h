@@ -10,7 +10,8 @@ struct KeyRows {
   State rows;  // for each kind [rows, width]; empty: the span's own, where they are
   std::vector<int32_t> documents;    // offsets of the rows, n + 1 entries
   std::vector<int32_t> query_start;  // rows before the document's own, n entries
-  // Of a cache: rows that entered and no query sees any more, and rows that were not handed on.
+  // For a cache: rows that entered and that no query sees any more, and rows that were not handed
+  // on.
   std::vector<int32_t> dropped, left_out;
 
   bool own() const { return rows.empty(); }
@@ -22,7 +23,7 @@ struct KeyRows {
 KeyRows append_to_cache(Exec& exec, const std::vector<ConstView>& kinds, const Sequence& sequence,
                         int64_t window, State& cache);
 
-// What is in a cache for later tokens, without room for more.
+// The rows of a cache that later tokens see, without room for more.
 State cached_rows(Exec& exec, const State& cache, int64_t window);
 
 // Behind the rows that enter a rank's chains.

@@ -127,7 +127,7 @@ Summary ScalarRecurrence::summarize(Exec& exec, const ScalarInputs& in,
   const Tensor total = exec.empty({sequence.count(), h.heads});
   kernels::scalar_scan_summary(exec, scan, update, total);
   if (in.log_decay.data == nullptr) return {{}, split(exec, update)};
-  if (in.log_decay.shape.dims() == 1) {  // the same for every token
+  if (in.log_decay.shape.dims() == 1) {  // one decay for all tokens
     const Tensor decays = exec.empty(in.log_decay.shape);
     kernels::copy(exec, in.log_decay, decays);
     return {{token_counts(exec, sequence)}, split(exec, update), {decays}};

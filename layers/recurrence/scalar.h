@@ -19,7 +19,7 @@ struct ScalarGradients {  // overwritten; log_decay empty when not wanted
 struct ScalarKept {
   Tensor values;  // normalize: (v | 1)
   Tensor out;     // normalize: (numerator | denominator), f32
-  Tensor chunks;  // states between them; undefined: to be found out again
+  Tensor chunks;  // states between them; if undefined, backward recomputes them
 };
 
 // The recurrence whose state decays by one number per head and token, without its weights:

@@ -51,8 +51,8 @@ class SelectiveRecurrence final
   ChannelStates sizes_;
 };
 
-// The same for every token: x [tokens, channels]; log_dt, skip f32 [channels]; a_log, b, c f32
-// [channels, states].
+// Parameters instead of inputs per token: x [tokens, channels]; log_dt, skip f32 [channels]; a_log,
+// b, c f32 [channels, states].
 struct StaticInputs {
   ConstView x;
   ConstView log_dt, a_log, b, c, skip;

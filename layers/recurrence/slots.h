@@ -17,7 +17,7 @@ struct SlotsGradients {  // overwritten
 struct SlotsKept {
   Tensor write;  // w [tokens, kv_heads * slots]
   Tensor share;  // p [tokens, heads * slots]
-  // states between chunks of the two scans; undefined: to be found out again
+  // states between chunks of the two scans; if undefined, backward recomputes them
   Tensor key_chunks, value_chunks;
 };
 

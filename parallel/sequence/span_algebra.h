@@ -7,16 +7,16 @@
 
 namespace weft {
 
-// What the tokens before a span leave for it: f32 tensors whose first dimension counts independent
+// The tokens before a span as it sees them: f32 tensors whose first dimension counts independent
 // sequences (documents, or the chains of documents that cross ranks). No tensors: nothing came
 // before.
 using State = std::vector<Tensor>;
 
-// What a span of tokens does to any state that enters it.
+// How a span of tokens changes any state that enters it.
 struct Summary {
   State transition;  // how much of the entering state is left; empty where all of it is
   State update;      // the state that leaves when nothing enters; shaped as a state
-  // What the transition is made of beside: weights, alike for all spans of a rule and never sent.
+  // Weights that the transition is made of as well: the same for all spans of a rule, never sent.
   State weights = {};
 };
 
@@ -34,7 +34,7 @@ enum class SpanExchange : uint8_t {
 };
 struct SpanTravel {
   SpanExchange exchange = SpanExchange::kGather;
-  bool overlap = false;  // what does not need the state may be computed while it travels
+  bool overlap = false;  // work that does not need the state is done while it travels
 };
 
 // The half of a recurrence that sequence parallelism needs. Laws, checked for every mixer:

@@ -120,7 +120,7 @@ std::vector<int32_t> counts_of(Exec& exec, const State& rows) {
   return download<int32_t>(exec, rows.back());
 }
 
-RowEntrance::RowEntrance(Exec& exec, Communicator& ranks, const Summary& mine, const SeenRows& seen,
+RowExchange::RowExchange(Exec& exec, Communicator& ranks, const Summary& mine, const SeenRows& seen,
                          const SpanTravel& travel)
     : ranks_(ranks), like_(mine.update), counts_(seen.of_others) {
   const RowFormat format(like_);
@@ -133,7 +133,7 @@ RowEntrance::RowEntrance(Exec& exec, Communicator& ranks, const Summary& mine, c
   pending_ = send(exec, ranks, sent_, seen.of_mine, received_, seen.of_others, travel);
 }
 
-State RowEntrance::state(Exec& exec, const SpanAlgebra& algebra) {
+State RowExchange::state(Exec& exec, const SpanAlgebra& algebra) {
   if (pending_) pending_->wait();
   pending_.reset();
   const RowFormat format(like_);
@@ -156,8 +156,9 @@ State RowEntrance::state(Exec& exec, const SpanAlgebra& algebra) {
   return state;
 }
 
-RowDeparture::RowDeparture(Exec& exec, Communicator& ranks, const SpanAlgebra& algebra,
-                           State d_entering, const SeenRows& seen, const SpanTravel& travel)
+RowGradientExchange::RowGradientExchange(Exec& exec, Communicator& ranks,
+                                         const SpanAlgebra& algebra, State d_entering,
+                                         const SeenRows& seen, const SpanTravel& travel)
     : ranks_(ranks), like_(d_entering), counts_(seen.of_mine) {
   const RowFormat format(like_);
   sent_ = packed_rows(exec, format, seen.of_others);
@@ -182,7 +183,7 @@ RowDeparture::RowDeparture(Exec& exec, Communicator& ranks, const SpanAlgebra& a
   pending_ = send(exec, ranks, sent_, seen.of_others, received_, seen.of_mine, travel);
 }
 
-State RowDeparture::gradient(Exec& exec) {
+State RowGradientExchange::gradient(Exec& exec) {
   if (pending_) pending_->wait();
   pending_.reset();
   const RowFormat format(like_);

@@ -71,7 +71,7 @@ State before(Exec& exec, const SpanAlgebra& algebra, const Summary& span, const 
 }
 
 // States entering the spans of ranks 0 .. last.
-std::vector<State> prefixes(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known,
+std::vector<State> prefixes(Exec& exec, const SpanAlgebra& algebra, const GatheredSummaries& known,
                             int last) {
   std::vector<State> entering = {algebra.start(exec, known.passes[0].elements())};
   for (size_t r = 0; r < static_cast<size_t>(last); ++r) {
@@ -153,8 +153,8 @@ SentState::SentState(Exec& exec, Communicator& ranks, const State& state, int to
   }
 }
 
-Entrance::Entrance(Exec& exec, Communicator& ranks, const Summary& mine, const Tensor& passes,
-                   const SpanTravel& travel)
+PrefixExchange::PrefixExchange(Exec& exec, Communicator& ranks, const Summary& mine,
+                               const Tensor& passes, const SpanTravel& travel)
     : ranks_(ranks), travel_(travel), mine_(mine), passes_(passes) {
   if (travel.exchange == SpanExchange::kGather) {
     gathered_.emplace(exec, ranks, all_of(mine, passes), travel);
@@ -163,7 +163,7 @@ Entrance::Entrance(Exec& exec, Communicator& ranks, const Summary& mine, const T
   }
 }
 
-State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known) {
+State PrefixExchange::state(Exec& exec, const SpanAlgebra& algebra, GatheredSummaries& known) {
   if (gathered_) {
     const auto cut = static_cast<std::ptrdiff_t>(mine_.transition.size());
     for (State& rank : gathered_->wait()) {
@@ -188,11 +188,12 @@ State Entrance::state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known)
   return entering;
 }
 
-void Entrance::finish() {
+void PrefixExchange::finish() {
   if (sent_) sent_->finish();
 }
 
-Departure::Departure(Exec& exec, Communicator& ranks, const State& mine, const SpanTravel& travel)
+SuffixGradientExchange::SuffixGradientExchange(Exec& exec, Communicator& ranks, const State& mine,
+                                               const SpanTravel& travel)
     : ranks_(ranks), travel_(travel), mine_(mine) {
   if (travel.exchange == SpanExchange::kGather) {
     gathered_.emplace(exec, ranks, mine, travel);
@@ -201,7 +202,8 @@ Departure::Departure(Exec& exec, Communicator& ranks, const State& mine, const S
   }
 }
 
-State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known) {
+State SuffixGradientExchange::gradient(Exec& exec, const SpanAlgebra& algebra,
+                                       const GatheredSummaries& known) {
   State d = zeros_like(exec, mine_);  // of the state that leaves rank r
   if (gathered_) {
     const std::vector<State> own = gathered_->wait();
@@ -225,7 +227,7 @@ State Departure::gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpa
   return d;
 }
 
-void Departure::finish() {
+void SuffixGradientExchange::finish() {
   if (sent_) sent_->finish();
 }
 

@@ -15,8 +15,8 @@ namespace weft {
 // numbers. Inputs of the last tokens of a span (short convolutions, token shifts) go to the next
 // rank alone, which needs no more where no span is shorter than they reach back.
 
-// What forward learns and backward needs.
-struct KnownSpans {
+// Summaries that forward received and backward needs.
+struct GatheredSummaries {
   // By rank where all were gathered, else this rank's alone.
   std::vector<Summary> spans;  // first dimension: chains
   std::vector<Tensor> passes;  // f32 [chains], 0 where a document starts inside the span, so that
@@ -24,8 +24,8 @@ struct KnownSpans {
   State entering;              // this rank's span, where only its own is known
 };
 
-// Everything in a state, from every rank: an all-gather, under way from the constructor on where
-// `travel` lets it.
+// A state from every rank: an all-gather, which the constructor starts and, where `travel` has
+// overlap, does not wait for.
 class GatheredStates {
  public:
   GatheredStates(Exec& exec, Communicator& ranks, const State& mine, const SpanTravel& travel);
@@ -37,8 +37,8 @@ class GatheredStates {
   std::unique_ptr<Pending> pending_;  // null: has arrived
 };
 
-// States on their way one rank on, to the next one (by = 1) or the one before (by = -1), in one
-// message, and what comes from the other side.
+// States sent to the next rank (by = 1) or the one before (by = -1) in one message, and those
+// received from the other side.
 class ShiftedStates {
  public:
   ShiftedStates(Exec& exec, Communicator& ranks, const State& mine, int by,
@@ -51,8 +51,7 @@ class ShiftedStates {
   std::unique_ptr<Pending> pending_;
 };
 
-// A state on its way to another rank. Where `travel` lets it, the caller goes on, and calls finish
-// when the rank there must have come.
+// A state sent to another rank. Where `travel` has overlap, it is pending until finish().
 class SentState {
  public:
   SentState(Exec& exec, Communicator& ranks, const State& state, int to, const SpanTravel& travel);
@@ -66,14 +65,14 @@ class SentState {
   std::unique_ptr<Pending> pending_;
 };
 
-// The state that enters this rank's span: make the summary known, do other work, ask for the state,
-// use it, finish. `passes`: which chains let an entering state through this rank's span, f32
-// [chains] of 0 and 1.
-class Entrance {
+// The state that enters this rank's span: the constructor starts to send the summary, other work
+// overlaps, state() waits and computes, finish() waits for what was sent. `passes`: which chains
+// let an entering state through this rank's span, f32 [chains] of 0 and 1.
+class PrefixExchange {
  public:
-  Entrance(Exec& exec, Communicator& ranks, const Summary& mine, const Tensor& passes,
-           const SpanTravel& travel);
-  State state(Exec& exec, const SpanAlgebra& algebra, KnownSpans& known);
+  PrefixExchange(Exec& exec, Communicator& ranks, const Summary& mine, const Tensor& passes,
+                 const SpanTravel& travel);
+  State state(Exec& exec, const SpanAlgebra& algebra, GatheredSummaries& known);
   void finish();
 
  private:
@@ -86,12 +85,13 @@ class Entrance {
   std::optional<SentState> sent_;
 };
 
-// The gradient of the state that leaves this rank's span, in the same four steps. `mine` is the
-// gradient of the state that enters it, as far as it comes from this rank's own outputs.
-class Departure {
+// The gradient of the state that leaves this rank's span, in the same steps. `mine` is the gradient
+// of the state that enters it, as far as it comes from this rank's own outputs.
+class SuffixGradientExchange {
  public:
-  Departure(Exec& exec, Communicator& ranks, const State& mine, const SpanTravel& travel);
-  State gradient(Exec& exec, const SpanAlgebra& algebra, const KnownSpans& known);
+  SuffixGradientExchange(Exec& exec, Communicator& ranks, const State& mine,
+                         const SpanTravel& travel);
+  State gradient(Exec& exec, const SpanAlgebra& algebra, const GatheredSummaries& known);
   void finish();
 
  private:

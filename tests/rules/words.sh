@@ -6,7 +6,7 @@
 # Folders whose comments are still to be rewritten.
 pending='^(core/data|core/files|kernels/(cpu|cuda|te)|layers/(context|memory|mixers|recurrence)|launcher/(train|checkpoint|data)|parallel)/|^layers/[^/]*$'
 
-source_files | { grep -vE "$pending" || true; } | xargs -r -d '\n' awk '
+{ source_files | { grep -vE "$pending" || true; }; source_files | grep -E '^(layers/(context|recurrence)|parallel/sequence)/'; } | sort -u | xargs -r -d '\n' awk '
   FNR == 1 { inside = 0 }
   {
     text = ""; behind = 0

@@ -6,20 +6,20 @@
 
 namespace weft {
 
-// What the other sequence ranks told this one in a forward pass that is computed again (recompute):
-// the second pass finds it here, so that no state travels twice. Entries in the order in which the
-// parts of a mixer ask, which is the same in both passes.
-class SpanMemory {
+// States that other sequence ranks sent in a forward pass that backward computes again: the second
+// pass reads them here, so that no state is exchanged twice. Entries are in the order in which the
+// parts of a mixer need them, which is the same in both passes.
+class RecomputeCache {
  public:
   struct Entry {
     State entering;  // of this rank's documents
-    KnownSpans known;
+    GatheredSummaries known;
   };
 
   bool replays() const { return replays_; }
   void replay() { replays_ = true; }
 
-  // The entry of the next part: to be filled in, or as it was.
+  // The entry of the next part: empty in the first pass, filled in the second.
   Entry& next() {
     if (!replays_) return entries_.emplace_back();
     WEFT_CHECK(at_ < entries_.size(), "a second forward pass asks for {} states, the first had {}",
