@@ -28,6 +28,13 @@ std::string last_error() {
         return 0;
       },
       &text);
+  // "file write failed: time = ..., errno = 5, error message = 'Input/output error', buf = ..."
+  constexpr std::string_view kTime = ": time = ", kReason = "error message = '";
+  const size_t time = text.find(kTime), reason = text.find(kReason);
+  if (time != std::string::npos && reason != std::string::npos) {
+    const size_t from = reason + kReason.size();
+    text = text.substr(0, time) + ": " + text.substr(from, text.find('\'', from) - from);
+  }
   return text.empty() ? "no further word from HDF5" : text;
 }
 
@@ -54,6 +61,9 @@ class Handle {
 };
 
 void prepare_library() {
+  // Once a file could not be closed, the library's own end of the program would crash.
+  static const herr_t stays = H5dont_atexit();
+  static_cast<void>(stays);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // errors are ours to tell
   H5PLset_loading_state(0);                     // a file may not make the library load code
 }
