@@ -27,13 +27,20 @@ ConfigNode node_of(const FieldRef& field) {
     }
     ConfigNode operator()(const std::vector<DataSource>* v) const {
       ConfigNode::List list;
+      ConfigNode::Table sets;
       for (const DataSource& s : *v) {
         const ConfigNode path{s.path, {}, {}};
-        if (s.weight == 1.0)
-          list.push_back(path);
-        else
-          list.push_back({ConfigNode::List{{s.weight, {}, {}}, path}, {}, {}});
+        const ConfigNode source =
+            s.weight == 1.0 ? path : ConfigNode{ConfigNode::List{{s.weight, {}, {}}, path}, {}, {}};
+        if (s.set.empty()) {
+          list.push_back(source);
+          continue;
+        }
+        if (sets.empty() || sets.back().key != s.set)
+          sets.push_back({s.set, {}, {ConfigNode::List{}, {}, {}}});
+        std::get<ConfigNode::List>(sets.back().node.value).push_back(source);
       }
+      if (!sets.empty()) return {sets, {}, {}};
       return {list, {}, {}};
     }
   };

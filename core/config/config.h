@@ -41,10 +41,12 @@ inline Range from_below(double min, double max) {  // min <= x < max
   return {.min = min, .max = max, .open_max = true};
 }
 
-// One file (or prefix) of a blend. Written "file" or [weight, "file"].
+// One file (or prefix) of a blend. Written "file" or [weight, "file"]; in a table of named sets,
+// NAME = one of these or a list of them.
 struct DataSource {
   double weight = 1.0;
   std::string path = {};
+  std::string set = {};  // the key in such a table; empty: in none
   bool operator==(const DataSource&) const = default;
 };
 

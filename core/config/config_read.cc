@@ -144,17 +144,30 @@ struct Taking {
 
   void operator()(std::vector<DataSource>* out) const {
     out->clear();
-    if (const auto* one = std::get_if<std::string>(&node.value)) {
-      out->push_back({1.0, *one});
-      return;
+    if (const auto* sets = std::get_if<ConfigNode::Table>(&node.value)) {
+      for (const ConfigEntry& entry : *sets) add_sources(entry.node, entry.key, *out);
+    } else {
+      add_sources(node, "", *out);
     }
-    const auto* list = std::get_if<ConfigNode::List>(&node.value);
-    if (!list) refuse_kind();
-    for (const ConfigNode& item : *list) out->push_back(source(item));
+  }
+
+  void add_sources(const ConfigNode& item, const std::string& set,
+                   std::vector<DataSource>& out) const {
+    const size_t before = out.size();
+    if (const auto* one = std::get_if<std::string>(&item.value)) {
+      out.push_back({1.0, *one, {}});
+    } else {
+      const auto* list = std::get_if<ConfigNode::List>(&item.value);
+      if (!list && !set.empty()) refuse(fmt::format("holds {} under {}", kind_of(item), set));
+      if (!list) refuse_kind();
+      for (const ConfigNode& entry : *list) out.push_back(source(entry));
+    }
+    if (!set.empty() && out.size() == before) refuse(fmt::format("names no file under {}", set));
+    for (size_t i = before; i < out.size(); ++i) out[i].set = set;
   }
 
   DataSource source(const ConfigNode& item) const {
-    if (const auto* s = std::get_if<std::string>(&item.value)) return {1.0, *s};
+    if (const auto* s = std::get_if<std::string>(&item.value)) return {1.0, *s, {}};
     const auto* pair = std::get_if<ConfigNode::List>(&item.value);
     if (!pair) refuse(fmt::format("holds {}", kind_of(item)));
     if (pair->size() != 2) refuse(fmt::format("holds a list of {} entries", pair->size()));

@@ -83,7 +83,9 @@ void fields(FieldVisitor& f, ModelConfig& c) {
 
 void fields(FieldVisitor& f, DataConfig& c) {
   f("train", c.train, "prefixes or files of .bin/.idx datasets; [weight, file] pairs blend");
-  f("valid", c.valid, "validation data, written like data.train");
+  f("valid", c.valid,
+    "validation data, written like data.train: each file has its own loss; or a table of named "
+    "sets, name = files, whose files are blended");
   f("tokenizer", c.tokenizer,
     "tokenizer.json of the data; empty: the one in "
     "the folder of the first training set, else bytes");

@@ -203,6 +203,13 @@ void check_run(const Config& config) {
 }  // namespace
 
 void validate(const Config& config) {
+  for (const DataSource& source : config.data.train) {
+    if (source.set.empty()) continue;
+    throw ConfigError(
+        "{}: data.train = {{{} = ...}}: only data.valid has named sets; "
+        "write a list of files",
+        config.where("data.train"), source.set);
+  }
   check_pattern(config);
   if (uses_moe(config.model)) check_moe(config);
   check_train(config);

@@ -67,6 +67,7 @@ std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
       {"dropped", static_cast<double>(m.dropped)},
       {"skipped", m.skipped ? 1.0 : 0.0}};
   if (m.valid_loss) tags.emplace_back("valid_loss", *m.valid_loss);
+  for (const auto& [name, loss] : m.valid_losses) tags.emplace_back("valid_loss/" + name, loss);
   for (const auto& [axis, bytes] : m.comm_bytes) {
     tags.emplace_back("comm_bytes/" + axis, static_cast<double>(bytes));
   }
@@ -85,6 +86,10 @@ std::vector<std::pair<std::string, double>> scalars_of(const StepMetrics& m) {
     layers(fmt::format("acp_pruned/{:03}", i).c_str(), m.acp_pruned[i]);
   }
   return tags;
+}
+
+std::string quoted_name(const std::string& name) {
+  return nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // {1.5, 2} becomes "1.5,2".
@@ -138,14 +143,19 @@ std::string to_json(const StepMetrics& m) {
   if (!m.sources.empty()) {
     std::string all;
     for (const StepMetrics::Source& s : m.sources) {
-      all += fmt::format(
-          R"({}{}:{{"samples":{},"epochs":{}}})", all.empty() ? "" : ",",
-          nlohmann::json(s.name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-          s.samples, number(s.epochs));
+      all += fmt::format(R"({}{}:{{"samples":{},"epochs":{}}})", all.empty() ? "" : ",",
+                         quoted_name(s.name), s.samples, number(s.epochs));
     }
     out += fmt::format(R"(,"sources":{{{}}})", all);
   }
   if (m.valid_loss) out += fmt::format(R"(,"valid_loss":{})", loss_number(*m.valid_loss));
+  if (!m.valid_losses.empty()) {
+    std::string all;
+    for (const auto& [name, loss] : m.valid_losses) {
+      all += fmt::format("{}{}:{}", all.empty() ? "" : ",", quoted_name(name), loss_number(loss));
+    }
+    out += fmt::format(R"(,"valid_losses":{{{}}})", all);
+  }
   if (m.save_ms) out += fmt::format(R"(,"save_ms":{})", number(*m.save_ms));
   out += "}";
   return out;

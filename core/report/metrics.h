@@ -47,8 +47,11 @@ struct StepMetrics {
     double epochs = 0;
   };
   std::vector<Source> sources = {};
-  std::optional<double> valid_loss = {};  // set if a validation followed this step
-  std::optional<double> save_ms = {};     // time that saving blocked the run before this step
+  // Set if a validation followed this step: the mean over validation sets by their weights, and
+  // the loss of each named set.
+  std::optional<double> valid_loss = {};
+  std::vector<std::pair<std::string, double>> valid_losses = {};
+  std::optional<double> save_ms = {};  // time that saving blocked the run before this step
 };
 
 // One JSON object on one line, without the line's end. Numbers read back as the same bits, losses

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/config/run_config.h"
 #include "core/data/sampler.h"
@@ -15,7 +16,12 @@ namespace weft {
 // and validation documents.
 struct RunData {
   std::unique_ptr<Sampler> train;
-  std::unique_ptr<Sampler> valid;             // null: no validation
+  struct ValidSet {
+    std::string name;  // in metrics; empty where it is the only one and has no name in the config
+    double weight;     // in the mean of all
+    std::unique_ptr<Sampler> sampler;
+  };
+  std::vector<ValidSet> valid;                // empty: no validation
   std::map<std::string, std::string> hashes;  // file -> content hash, for run.json
   // "train.0.bin" -> content hash, for checkpoints: what the data is, wherever it lies. Numbers
   // count the datasets of data.train and data.valid; "tokenizer" where there is one.

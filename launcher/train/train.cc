@@ -268,7 +268,7 @@ class TrainRun {
       m.sources.push_back({use.source, use.samples, use.epochs});
     }
     const bool last = step_ == config_.train.steps;
-    if (data_.valid && (last || due(config_.data.eval_every))) m.valid_loss = validate();
+    if (!data_.valid.empty() && (last || due(config_.data.eval_every))) validate(m);
     if (first_) {
       if (shown(m)) list_expert_pairs(result.moe, m);
       metrics_->write(m);
@@ -285,9 +285,17 @@ class TrainRun {
     };
   }
 
-  double validate() {
+  // The loss of each validation set, and their mean by weight.
+  void validate(StepMetrics& m) {
     const int64_t rows = config_.data.eval_batches * config_.train.micro_batch;
-    return trainer_.evaluate(source(*data_.valid), 0, rows);
+    double sum = 0, weights = 0;
+    for (const RunData::ValidSet& set : data_.valid) {
+      const double loss = trainer_.evaluate(source(*set.sampler), 0, rows);
+      if (!set.name.empty()) m.valid_losses.emplace_back(set.name, loss);
+      sum += set.weight * loss;
+      weights += set.weight;
+    }
+    m.valid_loss = sum / weights;
   }
 
   // `waiting`: share of the step inside collectives.
@@ -313,9 +321,14 @@ class TrainRun {
       progress_.line(step_line(report));
     else
       progress_.live(step_line(report));
-    if (m.valid_loss)
-      progress_.line(fmt::format("valid  loss {:.4f}  perplexity {:.2f}", *m.valid_loss,
-                                 std::exp(*m.valid_loss)));
+    const auto show_valid = [&](double loss, const std::string& of) {
+      progress_.line(
+          fmt::format("valid  loss {:.4f}  perplexity {:.2f}{}", loss, std::exp(loss), of));
+    };
+    for (const auto& [name, loss] : m.valid_losses) show_valid(loss, "  " + name);
+    const bool several = m.valid_losses.size() > 1;
+    if (m.valid_loss && m.valid_losses.size() != 1)
+      show_valid(*m.valid_loss, several ? "  mean" : "");
   }
 
   // Steps whose line stays on the screen; their metrics hold the load of every expert.

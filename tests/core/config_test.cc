@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/config/run_config.h"
+#include "tests/support/scratch_folder.h"
 
 namespace weft {
 namespace {
@@ -205,10 +206,26 @@ TEST(Override, ReadsValuesAsTomlAndBareWordsAsStrings) {
   EXPECT_EQ(c.run.init, "7");
   EXPECT_EQ(c.data.tokenizer, "t.json");
   EXPECT_FALSE(c.data.pack);
-  EXPECT_EQ(c.data.valid, (std::vector<DataSource>{{1.0, "v.bin"}}));
-  EXPECT_EQ(c.data.train, (std::vector<DataSource>{{1.0, "a"}, {0.25, "b=c"}}));
+  EXPECT_EQ(c.data.valid, (std::vector<DataSource>{{1.0, "v.bin", {}}}));
+  EXPECT_EQ(c.data.train, (std::vector<DataSource>{{1.0, "a", {}}, {0.25, "b=c", {}}}));
   EXPECT_EQ(c.optimizer.betas, (std::array<double, 2>{0.8, 0.9}));
   EXPECT_EQ(c.where("train.steps"), "command line");
+}
+
+TEST(Config, ReadsNamedValidationSetsAndPrintsThem) {
+  const Config c =
+      config_from_text(kSmall, "x.toml", {R"(data.valid={web="b", all=["b", [2, "c"]]})"});
+  EXPECT_EQ(c.data.valid,
+            (std::vector<DataSource>{{1.0, "b", "web"}, {1.0, "b", "all"}, {2.0, "c", "all"}}));
+  EXPECT_EQ(config_from_text(resolved(c), "resolved").data.valid, c.data.valid);
+  EXPECT_NE(test::message_of<ConfigError>([] {
+              config_from_text(kSmall, "x.toml", {"data.valid={web=[]}"});
+            }).find("names no file under web"),
+            std::string::npos);
+  EXPECT_NE(test::message_of<ConfigError>([] {
+              config_from_text(kSmall, "x.toml", {R"(data.train={web="b"})"});
+            }).find("only data.valid has named sets"),
+            std::string::npos);
 }
 
 TEST(Override, RefusesWhatIsNoOverride) {

@@ -45,6 +45,30 @@ std::vector<std::string> training(const ScratchFolder& folder,
   return arguments;
 }
 
+// Sets of a table by their names, files of a list by theirs; the mean is by weight.
+TEST(TokenizerRun, MeasuresEachValidationSet) {
+  const ScratchFolder folder;
+  for (const char* name : {"a", "b", "c"}) build(folder, name, "llama3.json");
+  const auto last_of = [&](const std::string& valid, const char* run) {
+    const Outcome o = run_weft(training(folder, {"run.dir=" + (folder / run), valid}));
+    EXPECT_EQ(o.code, 0) << o.err;
+    std::istringstream lines(get_file(folder / run + "/metrics.jsonl"));
+    json last;
+    for (std::string line; std::getline(lines, line);) last = json::parse(line);
+    return last;
+  };
+  const json list =
+      last_of(fmt::format(R"(data.valid=["{}", [3, "{}"]])", folder / "b", folder / "c"), "list");
+  const double b = list["valid_losses"]["b"], c = list["valid_losses"]["c"];
+  EXPECT_EQ(list["valid_losses"].size(), 2u);
+  EXPECT_NEAR(list["valid_loss"].get<double>(), (b + 3 * c) / 4, 1e-6);
+  const json table = last_of(fmt::format(R"(data.valid={{web="{}", all=["{}", "{}"]}})",
+                                         folder / "b", folder / "b", folder / "c"),
+                             "table");
+  EXPECT_EQ(table["valid_losses"]["web"], b);
+  EXPECT_TRUE(table["valid_losses"].contains("all"));
+}
+
 TEST(TokenizerRun, GoesFromTextToGeneratedText) {
   const ScratchFolder folder;
   build(folder, "a", "llama3.json");
