@@ -87,71 +87,14 @@ void backward_of(const Hidden& args, int64_t begin, int64_t end) {
   });
 }
 
-template <class G, class H>
-void swiglu_forward_rows(const Hidden& a, int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    const G* gate = row<G>(a.pre, r);
-    const G* up = gate + a.width;
-    H* h = row<H>(a.h, r);
-    const float scale = a.scale == nullptr ? 1.0f : a.scale[r];
-    each_vector(a.width, [&](int64_t i, auto n) {
-      store(h + i, silu(load(gate + i, n)) * load(up + i, n) * scale, n);
-    });
-  }
-}
-
-// As above: d_pre may be pre.
-template <class G, class DH, class DG, class H>
-void swiglu_backward_rows(const Hidden& a, int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    const G* gate = row<G>(a.pre, r);
-    const G* up = gate + a.width;
-    const DH* dh = row<DH>(a.dh, r);
-    DG* d_gate = row<DG>(a.d_pre, r);
-    DG* d_up = d_gate + a.width;
-    const float scale = a.scale == nullptr ? 1.0f : a.scale[r];
-    const float product = sum_over(a.width, [&](int64_t i, auto n) {
-      const VF g = load(gate + i, n), u = load(up + i, n), d = load(dh + i, n);
-      const VF s = sigmoid(g), act = g * s, h = act * u;
-      if constexpr (kGiven<H>) store(row<H>(a.h, r) + i, h * scale, n);
-      const VF scaled = d * scale;
-      store(d_gate + i, scaled * u * (s * (1.0f + g * (1.0f - s))), n);
-      store(d_up + i, scaled * act, n);
-      return d * h;
-    });
-    if (a.d_scale != nullptr) a.d_scale[r] = product;
-  }
-}
-
-template <>
-void forward_of<FfnActivation::kSwiglu>(const Hidden& a, int64_t begin, int64_t end) {
-  with_types(a.pre.dtype, a.h.dtype,
-             [&](auto g, auto h) { swiglu_forward_rows<decltype(g), decltype(h)>(a, begin, end); });
-}
-
-template <>
-void backward_of<FfnActivation::kSwiglu>(const Hidden& a, int64_t begin, int64_t end) {
-  with_types(a.pre.dtype, a.dh.dtype, a.d_pre.dtype, [&](auto g, auto dh, auto dg) {
-    with_optional(a.h.data, a.h.dtype, [&](auto h) {
-      swiglu_backward_rows<decltype(g), decltype(dh), decltype(dg), decltype(h)>(a, begin, end);
-    });
-  });
-}
-
 void forward(const Hidden& args, int64_t begin, int64_t end) {
-  switch (args.a) {
-    case FfnActivation::kSwiglu: return forward_of<FfnActivation::kSwiglu>(args, begin, end);
-    case FfnActivation::kGelu: return forward_of<FfnActivation::kGelu>(args, begin, end);
-    case FfnActivation::kRelu2: return forward_of<FfnActivation::kRelu2>(args, begin, end);
-  }
+  if (args.a == FfnActivation::kGelu) return forward_of<FfnActivation::kGelu>(args, begin, end);
+  forward_of<FfnActivation::kRelu2>(args, begin, end);
 }
 
 void backward(const Hidden& args, int64_t begin, int64_t end) {
-  switch (args.a) {
-    case FfnActivation::kSwiglu: return backward_of<FfnActivation::kSwiglu>(args, begin, end);
-    case FfnActivation::kGelu: return backward_of<FfnActivation::kGelu>(args, begin, end);
-    case FfnActivation::kRelu2: return backward_of<FfnActivation::kRelu2>(args, begin, end);
-  }
+  if (args.a == FfnActivation::kGelu) return backward_of<FfnActivation::kGelu>(args, begin, end);
+  backward_of<FfnActivation::kRelu2>(args, begin, end);
 }
 
 }  // namespace
