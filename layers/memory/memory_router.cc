@@ -4,11 +4,11 @@
 #include <limits>
 #include <numeric>
 
-#include "core/host_access.h"
 #include "kernels/matrix/gemm.h"
 #include "kernels/rows/reductions.h"
 #include "layers/basic/cast.h"
 #include "layers/basic/token_statistics.h"
+#include "layers/context/tensor_of.h"
 
 namespace weft {
 namespace {
@@ -16,38 +16,44 @@ namespace {
 using kernels::Transpose;
 using kernels::Write;
 
-double mean_of(const Tensor& t) {
-  const float* x = host<float>(t);
-  return std::accumulate(x, x + t.elements(), 0.0) /
-         static_cast<double>(std::max<int64_t>(1, t.elements()));
+double mean_of(const std::vector<float>& x) {
+  return std::accumulate(x.begin(), x.end(), 0.0) /
+         static_cast<double>(std::max<size_t>(1, x.size()));
 }
 
-std::vector<int64_t> counts_of(const Tensor& index, int64_t memories) {
-  std::vector<int64_t> counts(static_cast<size_t>(memories));
-  const int32_t* chosen = host<int32_t>(index);
-  for (int64_t i = 0; i < index.elements(); ++i) ++counts[static_cast<size_t>(chosen[i])];
-  return counts;
+std::vector<int64_t> counts_of(Exec& exec, const Tensor& index, int64_t memories) {
+  const Tensor count = exec.empty({memories}, DType::kI64);
+  kernels::count_pairs(exec, index, count);
+  return download<int64_t>(exec, count);
 }
 
-double smallest_of(const Tensor& t) {
+double smallest_of(const std::vector<float>& x) {
   double least = std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < t.elements(); ++i) least = std::min<double>(least, host<float>(t)[i]);
+  for (const float value : x) least = std::min<double>(least, value);
   return least;
 }
 
-// One more column: the shared memory, weighed 1.
-void append_shared(Exec& exec, int64_t memories, MemoryRouting& routing) {
-  const Shape& s = routing.routed.index.shape();
-  routing.index = exec.empty({s[0], s[1] + 1}, DType::kI32);
-  routing.weight = exec.empty({s[0], s[1] + 1});
-  for (int64_t t = 0; t < s[0]; ++t) {
-    int32_t* index = host<int32_t>(routing.index) + t * (s[1] + 1);
-    float* weight = host<float>(routing.weight) + t * (s[1] + 1);
-    std::copy_n(host<int32_t>(routing.routed.index) + t * s[1], s[1], index);
-    std::copy_n(host<float>(routing.routed.weight) + t * s[1], s[1], weight);
-    index[s[1]] = static_cast<int32_t>(memories);
-    weight[s[1]] = 1.0f;
+// [tokens, width] -> [tokens, width + 1] with `last` in the last column.
+template <class T>
+Tensor with_last(Exec& exec, const Tensor& rows, T last) {
+  const std::vector<T> from = download<T>(exec, rows);
+  const auto width = static_cast<size_t>(rows.shape()[1]);
+  std::vector<T> to;
+  for (size_t begin = 0; begin < from.size(); begin += width) {
+    to.insert(to.end(), from.begin() + begin, from.begin() + begin + width);
+    to.push_back(last);
   }
+  return tensor_of(exec, std::move(to)).reshaped({rows.shape()[0], rows.shape()[1] + 1});
+}
+
+// One more column: the shared memory, weighed 1. Routing decides the shapes of what follows, so its
+// numbers are on the host in any case.
+void append_shared(Exec& exec, int64_t memories, MemoryRouting& routing) {
+  routing.index = with_last(exec, routing.routed.index, static_cast<int32_t>(memories));
+  const Shape& s = routing.routed.weight.shape();
+  routing.weight = exec.empty({s[0], s[1] + 1});
+  kernels::copy(exec, routing.routed.weight, routing.weight.view().columns(0, s[1]));
+  kernels::fill(exec, routing.weight.view().columns(s[1], 1), 1.0f);
 }
 
 }  // namespace
@@ -83,13 +89,14 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
 
   Communicator* ranks = step == nullptr ? nullptr : step->span_ranks;
   routing.tokens = sum_over_tokens(exec, ranks, tokens);
-  const std::vector<int64_t> mine = counts_of(routing.index, memories);
+  const std::vector<int64_t> mine = counts_of(exec, routing.index, memories);
   const std::vector<int64_t> counts = sum_over_tokens(exec, ranks, mine);
-  routing.fraction = exec.empty({1, memories});
-  for (size_t e = 0; e < counts.size(); ++e) {
-    host<float>(routing.fraction)[e] = static_cast<float>(
-        static_cast<double>(counts[e]) / static_cast<double>(std::max<int64_t>(1, routing.tokens)));
+  std::vector<float> fraction;
+  for (const int64_t count : counts) {
+    fraction.push_back(static_cast<float>(
+        static_cast<double>(count) / static_cast<double>(std::max<int64_t>(1, routing.tokens))));
   }
+  routing.fraction = tensor_of(exec, fraction).reshaped({1, memories});
   if (step != nullptr && !step->repeating) {
     // Every tensor rank sees the same tokens: the first one tells.
     MoeReport told{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
@@ -107,17 +114,18 @@ Routing MemoryRouter::decide(Exec& exec, const Tensor& x, StepContext* step) con
 MoeReport MemoryRouter::report(Exec& exec, const Routing& routing,
                                const RoutingNotes& notes) const {
   MoeReport report{.layer = layer_, .memories = true, .aux_weight = options_.aux_loss};
-  report.margin = smallest_of(notes.margin);
+  report.margin = smallest_of(download<float>(exec, notes.margin));
   // This rank's part of means over all tokens of the micro-batch.
   const double here = static_cast<double>(routing.probabilities.shape()[0]) /
                       static_cast<double>(std::max<int64_t>(1, routing.tokens));
   const Tensor mean = exec.empty({options_.memories});
   kernels::column_mean(exec, routing.probabilities, mean);
-  for (int64_t e = 0; e < options_.memories; ++e) {
-    report.aux += here * static_cast<double>(options_.memories) * host<float>(routing.fraction)[e] *
-                  host<float>(mean)[e];
+  const std::vector<float> fractions = download<float>(exec, routing.fraction),
+                           means = download<float>(exec, mean);
+  for (size_t e = 0; e < means.size(); ++e) {
+    report.aux += here * static_cast<double>(options_.memories) * fractions[e] * means[e];
   }
-  report.router_entropy = here * mean_of(notes.entropy);
+  report.router_entropy = here * mean_of(download<float>(exec, notes.entropy));
   return report;
 }
 

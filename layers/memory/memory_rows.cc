@@ -1,9 +1,9 @@
 #include "layers/memory/memory_rows.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "core/host_access.h"
+#include "kernels/rows/gather.h"
+#include "layers/context/tensor_of.h"
 
 namespace weft {
 namespace {
@@ -12,14 +12,14 @@ namespace {
 Tensor exchanged(Exec& exec, const Tensor& t, int64_t a, int64_t b, const Shape& to_shape) {
   const Tensor to = exec.empty(to_shape, t.dtype());
   if (t.elements() == 0) return to;
-  const auto bytes = static_cast<size_t>(t.bytes() / (a * b));
+  std::vector<int32_t> from(static_cast<size_t>(a * b));
   for (int64_t i = 0; i < a; ++i) {
     for (int64_t j = 0; j < b; ++j) {
-      std::memcpy(static_cast<char*>(host_bytes(to)) + static_cast<size_t>(j * a + i) * bytes,
-                  static_cast<const char*>(host_bytes(t)) + static_cast<size_t>(i * b + j) * bytes,
-                  bytes);
+      from[static_cast<size_t>(j * a + i)] = static_cast<int32_t>(i * b + j);
     }
   }
+  const Shape rows{a * b, t.elements() / (a * b)};
+  kernels::gather_rows(exec, t.reshaped(rows), tensor_of(exec, std::move(from)), to.reshaped(rows));
   return to;
 }
 
@@ -62,7 +62,8 @@ MemoryRows rows_of_memories(Exec& exec, const Sequence& tokens, const Tensor& in
   own.memory = tokens.memory;
   own.chunk_states = tokens.chunk_states;
   std::vector<int32_t> documents = {0};
-  const int32_t* token = host<int32_t>(rows.order.token);
+  const std::vector<int32_t> sorted = download<int32_t>(exec, rows.order.token);
+  const int32_t* token = sorted.data();
   const auto count = static_cast<int32_t>(tokens.count());
   for (int32_t m = 0; m < static_cast<int32_t>(memories); ++m) {
     const int32_t* end = token + rows.order.offsets[static_cast<size_t>(m) + 1];

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <optional>
 
-#include "core/host_access.h"
 #include "kernels/gates/forget_gate.h"
 #include "kernels/gates/output_gate.h"
 #include "kernels/rows/norm.h"
@@ -19,6 +18,7 @@
 #include "layers/basic/rotation.h"
 #include "layers/basic/token_shift.h"
 #include "layers/context/mixer.h"
+#include "layers/context/tensor_of.h"
 #include "layers/recurrence/attention.h"
 
 namespace weft {
@@ -265,22 +265,24 @@ class Fox final : public Mixer {
   // |q| <= sqrt(dk) max|weight| after the norm, likewise k; a rotation lengthens both alike, if at
   // all.
   Tensor score_bound(Exec& exec) const {
-    const Tensor bound = exec.empty({h_.heads});
-    const auto largest = [&](const Parameter& norm, int64_t head) {
-      const float* w = host<float>(norm.value) + head * h_.dk;
+    const std::vector<float> q = download<float>(exec, q_norm_->value),
+                             k = download<float>(exec, k_norm_->value);
+    const auto largest = [&](const std::vector<float>& w, int64_t head) {
       float size = 0;
-      for (int64_t c = 0; c < h_.dk; ++c) size = std::max(size, std::abs(w[c]));
+      for (int64_t c = 0; c < h_.dk; ++c) {
+        size = std::max(size, std::abs(w[static_cast<size_t>(head * h_.dk + c)]));
+      }
       return size;
     };
     // Rounding q and k to bf16 lengthens each by at most 2^-9.
     const float rounding = compute_ == DType::kBF16 ? 1.0f + 1.0f / 128 : 1.0f;
     const auto growth = static_cast<float>(o_.rope ? rotation_.growth() : 1.0);
+    std::vector<float> bound;
     for (int64_t h = 0; h < h_.heads; ++h) {
-      host<float>(bound)[h] = rounding * growth * growth * std::sqrt(static_cast<float>(h_.dk)) *
-                              largest(*q_norm_, h) *
-                              largest(*k_norm_, h / (h_.heads / h_.kv_heads));
+      bound.push_back(rounding * growth * growth * std::sqrt(static_cast<float>(h_.dk)) *
+                      largest(q, h) * largest(k, h / (h_.heads / h_.kv_heads)));
     }
-    return bound;
+    return tensor_of(exec, std::move(bound));
   }
 
   kernels::HeadNorm output_norm() const {
