@@ -1,5 +1,6 @@
 // Any bytes as an .idx, with a small .bin: read or refused.
 //
+// sources: core/files/system_calls.cc core/base/nearest.cc
 // sources: core/data/indexed_dataset.cc core/files/mapped_file.cc core/files/regular_file.cc
 // sources: core/files/new_file.cc core/base/error.cc core/files/hash.cc
 // libraries: -lfmt -lxxhash

@@ -1,5 +1,6 @@
 // Any bytes as a Parquet file, and as the pages of a column whose footer is sound: read or refused.
 //
+// sources: core/files/system_calls.cc core/base/nearest.cc
 // sources: core/files/parquet/codec.cc core/files/parquet/column.cc core/files/parquet/page.cc
 // sources: core/files/parquet/runs.cc core/files/parquet/texts.cc core/files/parquet/thrift.cc
 // sources: core/files/mapped_file.cc core/files/regular_file.cc core/base/error.cc

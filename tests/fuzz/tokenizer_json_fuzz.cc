@@ -1,5 +1,6 @@
 // Any bytes as a tokenizer.json: refused, or a tokenizer whose ids are in its vocabulary.
 //
+// sources: core/files/system_calls.cc core/base/nearest.cc
 // sources: core/data/tokenizer/added_tokens.cc core/data/tokenizer/bpe.cc
 // sources: core/data/tokenizer/byte_alphabet.cc core/data/tokenizer/charsmap.cc
 // sources: core/data/tokenizer/decoder.cc core/data/tokenizer/graphemes.cc
