@@ -2,6 +2,7 @@
 
 #include "kernels/rows/elementwise.h"
 #include "kernels/rows/normalizer.h"
+#include "layers/context/state.h"
 
 namespace weft {
 namespace {

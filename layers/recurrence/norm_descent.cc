@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/rows/elementwise.h"
+#include "layers/context/state.h"
 #include "layers/recurrence/affine.h"
 
 namespace weft {

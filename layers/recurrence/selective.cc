@@ -1,6 +1,7 @@
 #include "layers/recurrence/selective.h"
 
 #include "kernels/states/decay.h"
+#include "layers/context/state.h"
 
 namespace weft {
 namespace {
