@@ -9,15 +9,15 @@
 namespace weft::kernels::cpu {
 namespace {
 
-constexpr int64_t kColumns = 256;  // of a task
+constexpr int64_t kBoundColumns = 256;  // of a task
 
 // each(column, softmax over layers of that column)
 template <class Each>
 void each_column(Exec& exec, ConstView raw, Each each) {
   const int64_t layers = raw.rows(), width = raw.width();
-  exec.threads.run((width + kColumns - 1) / kColumns, [&](int64_t task) {
+  exec.threads.run((width + kBoundColumns - 1) / kBoundColumns, [&](int64_t task) {
     std::vector<double> p(static_cast<size_t>(layers));
-    for (int64_t c = task * kColumns; c < std::min(width, (task + 1) * kColumns); ++c) {
+    for (int64_t c = task * kBoundColumns; c < std::min(width, (task + 1) * kBoundColumns); ++c) {
       const float* column = host<float>(raw) + c;
       double most = column[0], total = 0;
       for (int64_t l = 1; l < layers; ++l) {
