@@ -187,7 +187,8 @@ class TrainRun {
     const std::vector<std::string> saves = remove_unfinished(checkpoint_folder(config_.run.dir));
     if (heartbeats == 0 && saves.empty()) return;
     std::vector<std::string> what;
-    if (heartbeats > 0) what.push_back(fmt::format("{} heartbeats", heartbeats));
+    if (heartbeats > 0)
+      what.push_back(fmt::format("{} heartbeat{}", heartbeats, heartbeats == 1 ? "" : "s"));
     for (const std::string& name : saves) what.push_back("checkpoints/" + name);
     tell(fmt::format("removed  what a killed job left in {}: {}", config_.run.dir,
                      fmt::join(what, ", ")));

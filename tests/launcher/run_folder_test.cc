@@ -1,5 +1,7 @@
 // Content of a run's folder during training: background saves, heartbeats, the lock.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include "launcher/checkpoint/checkpoint_lookup.h"
 #include "launcher/train/saves.h"
@@ -77,6 +79,46 @@ TEST_F(RunFolder, ASecondRunTouchesNothingOfTheFirst) {
   put_file(until, "");
   EXPECT_EQ(first.wait().code, 0);
   EXPECT_EQ(losses("run").size(), 4u);
+}
+
+TEST_F(RunFolder, FilesOfAKilledJobAreRemovedByTheNextOneWhichSaysSo) {
+  ASSERT_EQ(run_ranked(2, train("run", {"train.steps=2"})).code, 0);
+  const std::string half = checkpoints("run") + "/.writing-step-000000001";
+  const std::string shared = "/dev/shm/weft-job-999999999-" + std::to_string(getpid());
+  for (const std::string& left : {half, folder / "run/heartbeats", shared}) {
+    fs::create_directories(left);
+    put_file(left + "/rank-000005", "half of it");
+  }
+  const Outcome o = run_ranked(2, train("run", {"train.steps=3"}));
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("what a killed job left in " + (folder / "run") +
+                       ": 1 heartbeat, checkpoints/.writing-step-000000001"),
+            std::string::npos)
+      << o.out;
+  EXPECT_FALSE(fs::exists(half));
+  EXPECT_FALSE(fs::exists(folder / "run/heartbeats"));
+  EXPECT_FALSE(fs::exists(shared));  // by this job, or by another that started meanwhile
+}
+
+TEST_F(RunFolder, NoRankOutlivesALauncherThatIsKilled) {
+  Program program(in_project("launcher/run"), on_ranks(2, train("run", {"train.steps=100000"})));
+  const std::string heartbeats = folder / "run/heartbeats";
+  std::vector<int64_t> ranks;
+  ASSERT_TRUE(program.wait_until([&] {
+    ranks.clear();
+    for (int rank = 0; rank < 2; ++rank) {
+      if (const auto one = read_heartbeat(heartbeats, rank)) ranks.push_back(one->pid);
+    }
+    return ranks.size() == 2;
+  }));
+  program.signal(SIGKILL);
+  program.wait();
+  for (const int64_t pid : ranks) {
+    const std::string process = "/proc/" + std::to_string(pid);
+    for (int tries = 0; fs::exists(process) && tries < 3000; ++tries) usleep(20000);
+    EXPECT_FALSE(fs::exists(process)) << pid;
+  }
+  EXPECT_EQ(run_ranked(2, train("run", {"train.steps=1"})).code, 0);  // the folder is free again
 }
 
 // That all ranks stop, or have saved, at the same step takes no collective call of its own: rank 0
