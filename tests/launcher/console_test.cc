@@ -55,5 +55,19 @@ TEST_F(Console, ACommandWhoseTextDidNotArriveSaysSo) {
   }
 }
 
+TEST_F(Console, CommandsSayWhichStepOfWhichRunTheyTake) {
+  ASSERT_EQ(run_weft(train("run")).code, 0);
+  const std::string run = nlohmann::json::parse(get_file(folder / "run/run.json"))["run"];
+  const std::vector<std::vector<std::string>> commands = {
+      {"generate", "--checkpoint", folder / "run", "--prompt", "a", "--tokens", "2"},
+      {"eval", "perplexity", "--checkpoint", folder / "run", "--data", folder / "corpus"},
+      {"convert", "export", folder / "run", folder / "hf"}};
+  for (const auto& command : commands) {
+    const Outcome o = run_weft(command);
+    EXPECT_EQ(o.code, 0) << command[0] << o.err;
+    EXPECT_NE(o.err.find("takes step 4 of run " + run), std::string::npos) << command[0] << o.err;
+  }
+}
+
 }  // namespace
 }  // namespace weft::test
