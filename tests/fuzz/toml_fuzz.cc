@@ -1,6 +1,6 @@
 // Any bytes as a config: refused, or a config that prints and reads back.
 //
-// sources: core/files/system_calls.cc
+// sources: core/files/system_calls.cc core/files/regular_file.cc
 // sources: core/config/config.cc core/config/config_print.cc core/config/config_read.cc
 // sources: core/config/config_tree.cc core/config/run_config.cc core/config/run_config_check.cc
 // sources: core/base/nearest.cc core/base/error.cc core/report/trace.cc core/files/new_file.cc
